@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use concurrency::{Concurrency, InProgress};
 pub use pattern::{InvalidPattern, Pattern};
-pub use queue::{Entered, Expired, Limits, Load, Queue, QueueSettings, Request, Rule, Ticket};
+pub use queue::{AdmissionId, Entered, Expired, Limits, Load, Queue, QueueSettings, Request, Rule};
 pub use rates::{RateLimit, Rates};
 pub use unidentified::{Newcomer, Unidentified, UnidentifiedLimits};
 

@@ -32,15 +32,15 @@ pub struct Request<'a> {
 
 /// The id of a request that waits or is in progress. The queue never issues it twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct AdmissionId(u64);
 
 /// The decision on a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entered {
     /// The request begins.
-    Now(Ticket),
+    Now(AdmissionId),
     /// The request waits.
-    Waiting(Ticket),
+    Waiting(AdmissionId),
     /// `waiting_max` requests wait already: respond with 503 (RFC 9110, section 15.6.4).
     Refused(RetryAfter),
 }
@@ -49,7 +49,7 @@ pub enum Entered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired {
     /// The request's. The queue has removed it.
-    pub ticket: Ticket,
+    pub id: AdmissionId,
     /// The value for `Retry-After`.
     pub retry_after: RetryAfter,
 }
@@ -84,7 +84,7 @@ pub struct Load {
 ///
 /// The caller
 ///
-/// * keeps each [`Ticket`] until its request ends, whether or not the request began, and then passes it to
+/// * keeps each [`AdmissionId`] until its request ends, whether or not the request began, and then passes it to
 ///   [`Queue::leave`],
 /// * notifies the requests that these calls let begin, and
 /// * calls [`Queue::expire`] at [`Queue::next_deadline`].
@@ -98,9 +98,9 @@ pub struct Queue {
     gates: Vec<Gate>,
     /// The requests that wait.
     lines: Lines,
-    tickets: BTreeMap<Ticket, Place>,
-    deadlines: BTreeSet<(Instant, Ticket)>,
-    last: Ticket,
+    ids: BTreeMap<AdmissionId, Place>,
+    deadlines: BTreeSet<(Instant, AdmissionId)>,
+    last: AdmissionId,
 }
 
 /// Where a request is. `rule` is the index of its gate.
@@ -121,16 +121,16 @@ impl Queue {
             gates: limits.map(Gate::new).collect(),
             lines,
             rules,
-            tickets: BTreeMap::new(),
+            ids: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            last: Ticket(0),
+            last: AdmissionId(0),
         }
     }
 
     /// Replaces the settings. A request moves to the new rule with the same pattern, or to the requests without a rule
     /// if there is none. Requests in progress continue. Waiting requests keep their deadlines, and clients take turns
     /// in the order in which they arrived. Returns the requests that begin now.
-    pub fn reconfigure(&mut self, settings: QueueSettings, now: Instant) -> Vec<Ticket> {
+    pub fn reconfigure(&mut self, settings: QueueSettings, now: Instant) -> Vec<AdmissionId> {
         let old = std::mem::replace(self, Self::new(settings));
         self.last = old.last;
         self.all.goes_on_from(&old.all);
@@ -142,11 +142,11 @@ impl Queue {
         for (gate, rule) in old.gates.iter().zip(&new_rules) {
             self.gates[*rule].goes_on_from(gate);
         }
-        for (ticket, place) in old.tickets {
+        for (id, place) in old.ids {
             match place {
-                Place::InProgress { rule, begun } => self.begin(ticket, new_rules[rule], begun),
+                Place::InProgress { rule, begun } => self.begin(id, new_rules[rule], begun),
                 Place::Waiting { rule, client, deadline } => {
-                    self.wait(Next { rule: new_rules[rule], client, ticket }, deadline);
+                    self.wait(Next { rule: new_rules[rule], client, id }, deadline);
                 }
             }
         }
@@ -157,13 +157,13 @@ impl Queue {
     pub fn enter(&mut self, request: Request<'_>, now: Instant) -> Entered {
         let rule = self.rule_of(request);
         if self.has_room(rule) {
-            let ticket = self.new_ticket();
-            self.begin(ticket, rule, now);
-            Entered::Now(ticket)
+            let id = self.new_ticket();
+            self.begin(id, rule, now);
+            Entered::Now(id)
         } else if self.all.may_wait() && self.gates[rule].may_wait() {
-            let who = Next { rule, client: request.client, ticket: self.new_ticket() };
+            let who = Next { rule, client: request.client, id: self.new_ticket() };
             self.wait(who, self.deadline(rule, now));
-            Entered::Waiting(who.ticket)
+            Entered::Waiting(who.id)
         } else {
             Entered::Refused(self.retry_after(rule))
         }
@@ -172,8 +172,8 @@ impl Queue {
     /// Removes a request that has ended, or whose client does not wait any more. Returns the request that begins in its
     /// place. That one counts as in progress until it leaves too, even if its client has gone. A ticket that has left
     /// or expired has no effect.
-    pub fn leave(&mut self, ticket: Ticket, now: Instant) -> Option<Ticket> {
-        match self.tickets.remove(&ticket)? {
+    pub fn leave(&mut self, id: AdmissionId, now: Instant) -> Option<AdmissionId> {
+        match self.ids.remove(&id)? {
             Place::InProgress { rule, begun } => {
                 let took = now.saturating_duration_since(begun);
                 self.gates[rule].leaves(took);
@@ -181,7 +181,7 @@ impl Queue {
                 self.begin_next(now)
             }
             Place::Waiting { rule, client, deadline } => {
-                self.stop_waiting(Next { rule, client, ticket }, deadline);
+                self.stop_waiting(Next { rule, client, id }, deadline);
                 None
             }
         }
@@ -191,10 +191,10 @@ impl Queue {
     pub fn expire(&mut self, now: Instant) -> Vec<Expired> {
         let mut expired = Vec::new();
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
-            let Some((_, ticket)) = self.deadlines.pop_first() else { break };
-            if let Some(Place::Waiting { rule, client, deadline }) = self.tickets.remove(&ticket) {
-                self.stop_waiting(Next { rule, client, ticket }, deadline);
-                expired.push(Expired { ticket, retry_after: self.retry_after(rule) });
+            let Some((_, id)) = self.deadlines.pop_first() else { break };
+            if let Some(Place::Waiting { rule, client, deadline }) = self.ids.remove(&id) {
+                self.stop_waiting(Next { rule, client, id }, deadline);
+                expired.push(Expired { id, retry_after: self.retry_after(rule) });
             }
         }
         expired
@@ -226,15 +226,15 @@ impl Queue {
         self.all.has_room() && self.gates[rule].has_room()
     }
 
-    fn new_ticket(&mut self) -> Ticket {
+    fn new_ticket(&mut self) -> AdmissionId {
         self.last.0 += 1;
         self.last
     }
 
-    fn begin(&mut self, ticket: Ticket, rule: usize, now: Instant) {
+    fn begin(&mut self, id: AdmissionId, rule: usize, now: Instant) {
         self.all.load.in_progress += 1;
         self.gates[rule].load.in_progress += 1;
-        self.tickets.insert(ticket, Place::InProgress { rule, begun: now });
+        self.ids.insert(id, Place::InProgress { rule, begun: now });
     }
 
     fn deadline(&self, rule: usize, now: Instant) -> Option<Instant> {
@@ -243,12 +243,12 @@ impl Queue {
     }
 
     fn wait(&mut self, who: Next, deadline: Option<Instant>) {
-        let Next { rule, client, ticket } = who;
+        let Next { rule, client, id } = who;
         self.all.load.waiting += 1;
         self.gates[rule].load.waiting += 1;
         self.lines.push(who);
-        self.deadlines.extend(deadline.map(|deadline| (deadline, ticket)));
-        self.tickets.insert(ticket, Place::Waiting { rule, client, deadline });
+        self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
+        self.ids.insert(id, Place::Waiting { rule, client, deadline });
     }
 
     fn stop_waiting(&mut self, who: Next, deadline: Option<Instant>) {
@@ -256,21 +256,21 @@ impl Queue {
         self.gates[who.rule].load.waiting -= 1;
         self.lines.remove(who);
         if let Some(deadline) = deadline {
-            self.deadlines.remove(&(deadline, who.ticket));
+            self.deadlines.remove(&(deadline, who.id));
         }
     }
 
     /// Begins the request whose turn it is, if one can begin.
-    fn begin_next(&mut self, now: Instant) -> Option<Ticket> {
+    fn begin_next(&mut self, now: Instant) -> Option<AdmissionId> {
         if !self.all.has_room() {
             return None;
         }
         let next = self.lines.take_next(|rule| self.gates[rule].has_room())?;
-        if let Some(Place::Waiting { deadline, .. }) = self.tickets.get(&next.ticket).copied() {
+        if let Some(Place::Waiting { deadline, .. }) = self.ids.get(&next.id).copied() {
             self.stop_waiting(next, deadline);
         }
-        self.begin(next.ticket, next.rule, now);
-        Some(next.ticket)
+        self.begin(next.id, next.rule, now);
+        Some(next.id)
     }
 
     /// An estimate of the time until a request that is queued now would begin.

@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::{Duration, Instant};
 
-use watari_admission::{Entered, Limits, Queue, QueueSettings, Request, Ticket};
+use watari_admission::{AdmissionId, Entered, Limits, Queue, QueueSettings, Request};
 
 /// Requests of average size that the origin finishes per second under full load.
 const SERVED_PER_S: f64 = 12.8;
@@ -93,7 +93,7 @@ struct Experiment {
     now_s: f64,
     origin: Origin,
     /// The client of each request, and when it asked, in seconds.
-    asked: BTreeMap<Ticket, (usize, f64)>,
+    asked: BTreeMap<AdmissionId, (usize, f64)>,
     answers: BTreeMap<usize, usize>,
     times_s: Vec<f64>,
     arrivals_s: Vec<f64>,
@@ -127,7 +127,7 @@ impl Experiment {
         }
     }
 
-    fn begins(&mut self, ticket: Ticket) {
+    fn begins(&mut self, ticket: AdmissionId) {
         self.arrivals_s.push(self.now_s);
         self.origin.begin(ticket);
         self.in_progress_max = self.in_progress_max.max(self.origin.working.len());
@@ -175,19 +175,19 @@ struct Origin {
     /// The work done on each request that was present from the beginning, in millionths of an average request.
     done: u64,
     /// When a request is finished, on the scale of `done`. The earliest is on top.
-    working: BinaryHeap<Reverse<(u64, Ticket)>>,
+    working: BinaryHeap<Reverse<(u64, AdmissionId)>>,
     drawn: u64,
 }
 
 impl Origin {
     /// The work of a request is between half and one and a half times the average.
-    fn begin(&mut self, ticket: Ticket) {
+    fn begin(&mut self, ticket: AdmissionId) {
         self.drawn = self.drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         self.working.push(Reverse((self.done + 500_000 + (self.drawn >> 32) % 1_000_000, ticket)));
     }
 
     /// The next request that finishes, and after how many seconds.
-    fn finish(&mut self) -> Option<(f64, Ticket)> {
+    fn finish(&mut self) -> Option<(f64, AdmissionId)> {
         let each_per_s = SERVED_PER_S / self.working.len().max(AT_ONCE) as f64;
         let Reverse((finished, ticket)) = self.working.pop()?;
         let took_s = (finished - self.done) as f64 / 1e6 / each_per_s;

@@ -11,7 +11,7 @@ use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Message, NodeName, Refused, Rest, Ship};
 
-use crate::Shared;
+use crate::AgentShared;
 use crate::live::{About, Live};
 use crate::places::Place;
 
@@ -44,7 +44,7 @@ struct Arrival {
 
 impl Arrivals {
     /// Handles a shipped connection: holds it, or refuses it.
-    pub(crate) fn on_ship(&self, shared: &Shared, ship: &Ship) {
+    pub(crate) fn on_ship(&self, shared: &AgentShared, ship: &Ship) {
         let (id, epoch) = (ship.connection, ship.epoch);
         let mut held = self.held();
         let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
@@ -62,7 +62,7 @@ impl Arrivals {
         let mut actions = Vec::new();
         match Arrival::new(shared, ship, place, &mut actions) {
             Ok(arrival) => {
-                arrival.tell(shared, &actions);
+                arrival.send_actions(shared, &actions);
                 held.insert(id, arrival);
                 shared.metrics.set_held(held.arrivals.len());
             }
@@ -74,7 +74,7 @@ impl Arrivals {
     }
 
     /// Handles more of the client's stream for a held connection.
-    pub(crate) fn on_rest(&self, shared: &Shared, rest: &Rest) {
+    pub(crate) fn on_rest(&self, shared: &AgentShared, rest: &Rest) {
         let mut held = self.held();
         let held = &mut *held;
         let Some(arrival) = held.arrivals.get_mut(&rest.connection) else { return };
@@ -89,30 +89,30 @@ impl Arrivals {
             arrival.rx_offset += len as u64;
             held.bytes += len;
         }
-        arrival.tell(shared, &actions);
+        arrival.send_actions(shared, &actions);
         if actions.contains(&TargetAction::Drop) {
             held.drop_arrival(shared, rest.connection);
         }
     }
 
-    pub(crate) fn on_aborted(&self, shared: &Shared, from: &NodeName, aborted: &Aborted) {
+    pub(crate) fn on_aborted(&self, shared: &AgentShared, from: &NodeName, aborted: &Aborted) {
         self.decide(shared, from, aborted.connection, &TargetEvent::Aborted(aborted.epoch));
     }
 
-    pub(crate) fn on_gone(&self, shared: &Shared, from: &NodeName, connection: ConnectionId) {
+    pub(crate) fn on_gone(&self, shared: &AgentShared, from: &NodeName, connection: ConnectionId) {
         self.decide(shared, from, connection, &TargetEvent::Gone);
     }
 
     /// Sends a dispatcher with a new link the list of connections held for it. It may have lost the previous messages.
-    pub(crate) fn on_link_up(&self, shared: &Shared, dispatcher: &NodeName) {
+    pub(crate) fn on_link_up(&self, shared: &AgentShared, dispatcher: &NodeName) {
         for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher == *dispatcher) {
             let (epoch, rx_offset, tail_offset) = (arrival.target.epoch(), arrival.rx_offset, arrival.tail_offset);
-            arrival.tell(shared, &[TargetAction::Held { epoch, rx_offset, tail_offset }]);
+            arrival.send_actions(shared, &[TargetAction::Held { epoch, rx_offset, tail_offset }]);
         }
     }
 
     /// Drops connections that have waited for a decision longer than `hold_timeout`.
-    pub(crate) fn expire(&self, shared: &Shared) {
+    pub(crate) fn expire(&self, shared: &AgentShared) {
         let now = Instant::now();
         let mut held = self.held();
         let expired = |arrival: &Arrival| arrival.expires <= now;
@@ -128,7 +128,7 @@ impl Arrivals {
     /// `committed` says.
     pub(crate) fn activate(
         &self,
-        shared: &Shared,
+        shared: &AgentShared,
         leg: TcpStream,
         surplus: &[u8],
         dispatcher: &NodeName,
@@ -150,7 +150,7 @@ impl Arrivals {
         Some(arrival.into_live(leg, surplus))
     }
 
-    fn decide(&self, shared: &Shared, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
+    fn decide(&self, shared: &AgentShared, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
         let mut held = self.held();
         if held.arrivals.get(&id).is_some_and(|arrival| arrival.about.dispatcher == *from) {
             held.handle(shared, id, event);
@@ -175,24 +175,24 @@ impl Held {
         Some(arrival)
     }
 
-    fn handle(&mut self, shared: &Shared, id: ConnectionId, event: &TargetEvent) {
+    fn handle(&mut self, shared: &AgentShared, id: ConnectionId, event: &TargetEvent) {
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         let mut actions = Vec::new();
         arrival.target.handle(event, &mut actions);
-        arrival.tell(shared, &actions);
+        arrival.send_actions(shared, &actions);
         if actions.contains(&TargetAction::Drop) {
             self.drop_arrival(shared, id);
         }
     }
 
-    fn drop_arrival(&mut self, shared: &Shared, id: ConnectionId) {
+    fn drop_arrival(&mut self, shared: &AgentShared, id: ConnectionId) {
         self.remove(id);
         shared.metrics.set_held(self.arrivals.len());
     }
 }
 
 impl Arrival {
-    fn new(shared: &Shared, ship: &Ship, place: Place, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
+    fn new(shared: &AgentShared, ship: &Ship, place: Place, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
         let connection = Connection::import(ship.state.as_slice())?;
         let rest = ship.rest.as_slice();
         if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
@@ -237,13 +237,13 @@ impl Arrival {
         actions == [TargetAction::Activate]
     }
 
-    fn tell(&self, shared: &Shared, actions: &[TargetAction]) {
+    fn send_actions(&self, shared: &AgentShared, actions: &[TargetAction]) {
         let (connection, dispatcher) = (self.about.id, &self.about.dispatcher);
         for action in actions {
             match *action {
                 TargetAction::Held { epoch, rx_offset, tail_offset } => {
                     let held = wire::Held { connection, epoch, rx_offset, tail_offset, digest: self.digest };
-                    shared.tell(dispatcher, &Message::Held(held));
+                    shared.send(dispatcher, &Message::Held(held));
                 }
                 TargetAction::Refuse(epoch, reason) => refuse(shared, dispatcher, connection, epoch, reason),
                 // The owner of the arrival carries these out.
@@ -278,8 +278,8 @@ enum BadShip {
     Impossible,
 }
 
-fn refuse(shared: &Shared, dispatcher: &NodeName, connection: ConnectionId, epoch: Epoch, reason: AbortReason) {
+fn refuse(shared: &AgentShared, dispatcher: &NodeName, connection: ConnectionId, epoch: Epoch, reason: AbortReason) {
     tracing::info!(%connection, %epoch, reason = reason.as_str(), "refused to hold a connection");
     shared.metrics.count_refused(reason);
-    shared.tell(dispatcher, &Message::Refused(Refused { connection, epoch, reason }));
+    shared.send(dispatcher, &Message::Refused(Refused { connection, epoch, reason }));
 }

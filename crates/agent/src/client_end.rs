@@ -45,7 +45,7 @@ impl ClientEnd {
 }
 
 /// The content of a request. It fails if the client ends the connection before the content is complete. HTTP itself
-/// does not see that end yet (see [`Lent`](crate::lent::Lent)).
+/// does not see that end yet (see [`BorrowedStream`](crate::borrowed_stream::BorrowedStream)).
 pub(crate) struct Content<B> {
     body: B,
     end: ClientEnd,

@@ -16,10 +16,10 @@ use watari_wire::{
     SecretBytes, Ship, StayReason, TAIL_LEN_MAX,
 };
 
-use crate::Shared;
+use crate::AgentShared;
 use crate::live::{About, Live};
 use crate::metrics::Counted;
-use crate::speak::stays;
+use crate::serve_http::stays;
 
 /// Messages that may wait for one departure. A move has fewer, so more mean that a peer floods.
 const INBOX_LEN: usize = 16;
@@ -33,13 +33,13 @@ pub(crate) enum Outcome {
 }
 
 /// A dispatcher's message about a connection that is being given away.
-pub(crate) struct Told {
+pub(crate) struct DispatcherMessage {
     pub(crate) event: SourceEvent,
     /// Set if the dispatcher keeps the leg: the number of bytes of the client's stream that it has written there.
     pub(crate) leg_kept: Option<u64>,
 }
 
-impl From<SourceEvent> for Told {
+impl From<SourceEvent> for DispatcherMessage {
     fn from(event: SourceEvent) -> Self {
         Self { event, leg_kept: None }
     }
@@ -54,13 +54,13 @@ pub(crate) struct Departures {
 struct Waiting {
     dispatcher: NodeName,
     tenure: Epoch,
-    inbox: mpsc::Sender<Told>,
+    inbox: mpsc::Sender<DispatcherMessage>,
 }
 
 impl Departures {
     /// Sends `told` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the message
     /// is dropped, as if it had been lost on the network.
-    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, told: impl Into<Told>) {
+    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, told: impl Into<DispatcherMessage>) {
         if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
             && waiting.inbox.try_send(told.into()).is_err()
         {
@@ -69,7 +69,7 @@ impl Departures {
     }
 
     /// Adds a departure. It replaces one of an earlier tenure, which is decided already and whose messages then end.
-    fn enter(&self, about: &About) -> mpsc::Receiver<Told> {
+    fn enter(&self, about: &About) -> mpsc::Receiver<DispatcherMessage> {
         let (inbox, events) = mpsc::channel(INBOX_LEN);
         let waiting = Waiting { dispatcher: about.dispatcher.clone(), tenure: about.tenure, inbox };
         self.entries().insert(about.id, waiting);
@@ -89,7 +89,7 @@ impl Departures {
 }
 
 /// Tries to give `live` to `target`. Makes no attempt if a link is down or too many bytes are buffered.
-pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Box<Live>, target: NodeName) -> Outcome {
+pub(crate) async fn depart(shared: &Arc<AgentShared>, mut live: Box<Live>, target: NodeName) -> Outcome {
     let possible = shared.mesh.is_up(&target) && shared.mesh.is_up(&live.about.dispatcher);
     if !possible {
         tracing::info!(connection = %live.about.id, %target, "connection not moved: no link to the target or the dispatcher");
@@ -124,7 +124,7 @@ fn take_what_has_come(parts: &mut Parts<TcpStream>) {
 
 /// A fenced connection: it does not open, seal or write until the dispatcher decides.
 struct Departure<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<AgentShared>,
     about: About,
     fenced: Fenced,
     leg: TcpStream,
@@ -143,7 +143,7 @@ struct Departure<'a> {
 }
 
 impl<'a> Departure<'a> {
-    fn new(shared: &'a Arc<Shared>, live: Live) -> Self {
+    fn new(shared: &'a Arc<AgentShared>, live: Live) -> Self {
         let Live { about, parts } = live;
         // If this process dies now, the bytes it has written must still arrive, because the target continues after
         // them.
@@ -165,7 +165,7 @@ impl<'a> Departure<'a> {
         }
     }
 
-    async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<Told>) -> Outcome {
+    async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<DispatcherMessage>) -> Outcome {
         let mut source = Source::new(self.about.last, REST_LEN_MAX as u64);
         let mut retry = tokio::time::interval(self.shared.limits().retry_interval);
         retry.reset();
@@ -194,8 +194,8 @@ impl<'a> Departure<'a> {
     }
 
     /// Handles a message. If a later departure has replaced this one, the channel has closed.
-    fn hear(&mut self, told: Option<Told>) -> SourceEvent {
-        let Told { event, leg_kept } = told.unwrap_or(SourceEvent::Expired.into());
+    fn hear(&mut self, told: Option<DispatcherMessage>) -> SourceEvent {
+        let DispatcherMessage { event, leg_kept } = told.unwrap_or(SourceEvent::Expired.into());
         self.leg_kept = leg_kept;
         event
     }
@@ -207,7 +207,7 @@ impl<'a> Departure<'a> {
             SourceAction::Propose { target, epoch, rx_offset } => {
                 let (tail_offset, digest) = (self.sent, self.digest);
                 let propose = Propose { connection, epoch, target, rx_offset, tail_offset, digest };
-                self.tell_dispatcher(&Message::Propose(propose));
+                self.send_to_dispatcher(&Message::Propose(propose));
                 // Only the dispatcher ends an attempt, even if the shipped state could not be sent.
                 if !self.shipped {
                     self.cancel(epoch, AbortReason::NoLink);
@@ -218,7 +218,7 @@ impl<'a> Departure<'a> {
                 let range = (from_offset - self.unopened_offset) as usize..(to_offset - self.unopened_offset) as usize;
                 let bytes = self.unopened[range].to_vec();
                 let rest = Message::Rest(Rest { connection, epoch, from_offset, bytes });
-                if !self.shared.tell(&target, &rest) {
+                if !self.shared.send(&target, &rest) {
                     self.cancel(epoch, AbortReason::NoLink);
                 }
             }
@@ -249,15 +249,15 @@ impl<'a> Departure<'a> {
         };
         self.digest = ship.digest();
         self.shared.live.departs(id, self.about.tenure, epoch);
-        self.shipped = self.shared.tell(target, &Message::Ship(Box::new(ship)));
+        self.shipped = self.shared.send(target, &Message::Ship(Box::new(ship)));
     }
 
     fn cancel(&self, epoch: Epoch, reason: AbortReason) {
-        self.tell_dispatcher(&Message::Cancel(Cancel { connection: self.about.id, epoch, reason }));
+        self.send_to_dispatcher(&Message::Cancel(Cancel { connection: self.about.id, epoch, reason }));
     }
 
-    fn tell_dispatcher(&self, message: &Message) {
-        self.shared.tell(&self.about.dispatcher, message);
+    fn send_to_dispatcher(&self, message: &Message) {
+        self.shared.send(&self.about.dispatcher, message);
     }
 
     fn rx_offset(&self) -> u64 {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use watari_sys::tcp;
 use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
 
-use crate::Shared;
+use crate::AgentShared;
 
 /// Size of the buffer for discarded client bytes.
 const DISCARD_LEN: usize = 4096;
@@ -92,12 +92,12 @@ impl Drop for Entry<'_> {
 /// reported the cut of the client's stream, and this node has read exactly up to it.
 ///
 /// This node does not shut down the leg before the answer: a FIN would be its last byte on it.
-pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
+pub(crate) async fn announce_end(shared: &AgentShared, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
     // If this process dies now, the bytes it has written must still arrive.
     tcp::fin_on_close(&leg);
     let (_entry, told) = shared.endings.enter(ending);
     let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
-    shared.tell(&ending.dispatcher, &message);
+    shared.send(&ending.dispatcher, &message);
     let limits = shared.limits();
     let expiry = Instant::now() + limits.end_timeout;
     let is_free = {
@@ -107,7 +107,7 @@ pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Endin
             match timeout_at(again.min(expiry), &mut until_cut).await {
                 Ok(is_free) => break is_free,
                 Err(_) if Instant::now() >= expiry => break false,
-                Err(_) => drop(shared.tell(&ending.dispatcher, &message)),
+                Err(_) => drop(shared.send(&ending.dispatcher, &message)),
             }
         }
     };

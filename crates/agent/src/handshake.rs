@@ -6,15 +6,17 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
-use watari_handshake::{EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, Origin, Progress};
+use watari_handshake::{
+    EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, Progress, SessionSource,
+};
 use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_wire::leg::Preface;
 use watari_wire::{Epoch, NodeName, TlsInfo};
 
-use crate::Shared;
-use crate::early::{Early, Pipe};
+use crate::AgentShared;
+use crate::early_data::{EarlyConnection, Pipe};
 use crate::ending::{Ending, announce_end};
 use crate::live::{About, Live};
 
@@ -22,22 +24,22 @@ use crate::live::{About, Live};
 pub(crate) const READ_LEN: usize = 4096;
 
 /// The result of a handshake that succeeded so far.
-pub(crate) enum Shaken {
+pub(crate) enum HandshakeOutcome {
     /// The handshake is done.
     Done(Box<Live>),
     /// The client's early data was accepted. Its Finished has not arrived.
-    Early(Box<Early>),
+    EarlyConnection(Box<EarlyConnection>),
 }
 
 /// Does the handshake. `None`: it failed, and the client and the dispatcher have been notified. `surplus` has the bytes
 /// that followed the preface.
-pub(crate) async fn shake_hands(
-    shared: &Arc<Shared>,
+pub(crate) async fn run_handshake(
+    shared: &Arc<AgentShared>,
     leg: TcpStream,
     dispatcher: NodeName,
     preface: &Preface,
     surplus: Vec<u8>,
-) -> Option<Shaken> {
+) -> Option<HandshakeOutcome> {
     let settings = shared.settings.get();
     let Some(tls) = &settings.tls else {
         tracing::warn!(connection = %preface.connection, "handshake refused: this agent has no certificates");
@@ -62,11 +64,11 @@ pub(crate) async fn shake_hands(
         Ok(Reached::Established(info, connection)) => {
             let about = about(shared, dispatcher, preface, &info);
             count(shared, &about, &info);
-            Some(Shaken::Done(Box::new(Live { about, parts: driver.into_parts(connection) })))
+            Some(HandshakeOutcome::Done(Box::new(Live { about, parts: driver.into_parts(connection) })))
         }
         Ok(Reached::EarlyData(info)) => {
             let about = about(shared, dispatcher, preface, &info);
-            Some(Shaken::Early(Box::new(driver.into_early(about, info, deadline))))
+            Some(HandshakeOutcome::EarlyConnection(Box::new(driver.into_early_connection(about, info, deadline))))
         }
         Err(failure) => {
             tracing::info!(connection = %preface.connection, client = %preface.client, cause = %failure, "handshake failed");
@@ -81,7 +83,7 @@ pub(crate) async fn shake_hands(
 }
 
 struct Driver<'a> {
-    shared: &'a Shared,
+    shared: &'a AgentShared,
     handshake: Handshake,
     leg: TcpStream,
     /// Received bytes that the handshake has not consumed.
@@ -184,14 +186,14 @@ impl Driver<'_> {
         parts
     }
 
-    fn into_early(self, about: About, info: Info, deadline: Instant) -> Early {
+    fn into_early_connection(self, about: About, info: Info, deadline: Instant) -> EarlyConnection {
         let Self { handshake, leg, input, received, sent, .. } = self;
         let pipe = Pipe { leg, input, received, early: Vec::new(), unsent: Vec::new(), sent, is_alerted: false };
-        Early { about, info, handshake, pipe, deadline, bulk: None }
+        EarlyConnection { about, info, handshake, pipe, deadline, bulk: None }
     }
 }
 
-fn about(shared: &Shared, dispatcher: NodeName, preface: &Preface, info: &Info) -> About {
+fn about(shared: &AgentShared, dispatcher: NodeName, preface: &Preface, info: &Info) -> About {
     let version = match info.version {
         Version::Tls12 => 0x0303,
         Version::Tls13 => 0x0304,
@@ -218,8 +220,8 @@ fn about(shared: &Shared, dispatcher: NodeName, preface: &Preface, info: &Info) 
 }
 
 /// Counts a completed handshake.
-pub(crate) fn count(shared: &Shared, about: &About, info: &Info) {
-    let resumed = info.resumed.map(Origin::label);
+pub(crate) fn count(shared: &AgentShared, about: &About, info: &Info) {
+    let resumed = info.resumed.map(SessionSource::label);
     let missed = info.missed.map(Miss::label);
     tracing::debug!(connection = %about.id, tls = ?about.tls, info.group, resumed, missed, "handshake done");
     shared.metrics.count_handshake(&about.tls, resumed, missed);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use watari_wire::leg::{Accepted, LegVerifier, PrefaceError};
 use watari_wire::{LegKey, Message, NodeName, SecretBytes};
 
-use crate::Shared;
+use crate::AgentShared;
 
 /// Length of a key, in bytes.
 const KEY_LEN: usize = 32;
@@ -15,22 +15,22 @@ const KEY_LEN: usize = 32;
 /// Sends a key to each linked dispatcher, and verifies prefaces signed with it.
 pub(crate) struct LegKeys {
     next_id: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<LegKeyState>,
 }
 
-struct State {
+struct LegKeyState {
     verifier: LegVerifier,
     linked: BTreeSet<NodeName>,
 }
 
 impl LegKeys {
     pub(crate) fn new(agent: NodeName) -> Self {
-        let state = State { verifier: LegVerifier::new(agent), linked: BTreeSet::new() };
+        let state = LegKeyState { verifier: LegVerifier::new(agent), linked: BTreeSet::new() };
         Self { next_id: AtomicU32::new(1), state: Mutex::new(state) }
     }
 
     /// Sends a dispatcher with a new link its first key.
-    pub(crate) fn link_up(&self, shared: &Shared, dispatcher: &NodeName) {
+    pub(crate) fn link_up(&self, shared: &AgentShared, dispatcher: &NodeName) {
         self.with_state(|state| state.linked.insert(dispatcher.clone()));
         self.hand_out(shared, dispatcher);
     }
@@ -40,15 +40,15 @@ impl LegKeys {
         self.with_state(|state| state.linked.remove(dispatcher));
     }
 
-    pub(crate) fn rotate(&self, shared: &Shared) {
+    pub(crate) fn rotate(&self, shared: &AgentShared) {
         for dispatcher in self.with_state(|state| state.linked.clone()) {
             self.hand_out(shared, &dispatcher);
         }
     }
 
-    pub(crate) fn tell_all(&self, shared: &Shared, message: &Message) {
+    pub(crate) fn send_all(&self, shared: &AgentShared, message: &Message) {
         for dispatcher in self.with_state(|state| state.linked.clone()) {
-            shared.tell(&dispatcher, message);
+            shared.send(&dispatcher, message);
         }
     }
 
@@ -56,7 +56,7 @@ impl LegKeys {
         self.with_state(|state| state.verifier.verify(received))
     }
 
-    fn hand_out(&self, shared: &Shared, dispatcher: &NodeName) {
+    fn hand_out(&self, shared: &AgentShared, dispatcher: &NodeName) {
         let mut key = vec![0; KEY_LEN];
         if aws_lc_rs::rand::fill(&mut key).is_err() {
             tracing::error!("cannot make a leg key: the system gives no random bytes");
@@ -65,10 +65,10 @@ impl LegKeys {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let key = LegKey { id, key: SecretBytes::new(key), handshakes: shared.settings.get().tls.is_some() };
         self.with_state(|state| state.verifier.rotate(dispatcher, &key));
-        shared.tell(dispatcher, &Message::LegKey(key));
+        shared.send(dispatcher, &Message::LegKey(key));
     }
 
-    fn with_state<T>(&self, then: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, then: impl FnOnce(&mut LegKeyState) -> T) -> T {
         then(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -14,16 +14,16 @@ use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
-use crate::early::Early;
-use crate::handshake::Shaken;
+use crate::early_data::EarlyConnection;
+use crate::handshake::HandshakeOutcome;
 use crate::live::Live;
 use crate::metrics::Counted;
 use crate::places::Place;
-use crate::speak::Begun;
-use crate::{Shared, departure, handshake, serve};
+use crate::serve_http::HttpStart;
+use crate::{AgentShared, departure, handshake, serve};
 
 pub(crate) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<AgentShared>,
     listener: std::net::TcpListener,
     shutdown: &CancellationToken,
 ) -> io::Result<()> {
@@ -33,14 +33,14 @@ pub(crate) fn start(
     accept_until(shutdown, listener, "a leg", move |leg, from| admit(&shared, leg, from)).map(drop)
 }
 
-fn admit(shared: &Arc<Shared>, leg: TcpStream, from: SocketAddr) {
+fn admit(shared: &Arc<AgentShared>, leg: TcpStream, from: SocketAddr) {
     let place = shared.unidentified.enter(from.ip(), shared.mesh.is_address_of_member(from.ip()));
     let shared = shared.clone();
     tokio::spawn(async move { attend(&shared, leg, place).await });
 }
 
 /// Takes connections from a leg, one after the other, for as long as it becomes free again.
-async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
+async fn attend(shared: &Arc<AgentShared>, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
     let mut free =
         take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), Waiting::Unidentified(place.0, place.1)).await;
     while let Some(leg) = free {
@@ -82,7 +82,7 @@ impl Waiting {
 
 /// Waits on an idle leg for the next connection, and returns the first bytes of its preface. Otherwise closes the leg,
 /// by FIN: it carries no stream that a FIN could make look complete.
-async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Place)> {
+async fn wait_idle(shared: &AgentShared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Place)> {
     let idle = shared.idle_legs.take()?;
     let _counted = Counted::one_more(&shared.metrics.legs_idle);
     // The dispatcher has read everything written before, so the send buffer has room.
@@ -97,7 +97,7 @@ async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Ve
 
 /// Takes one connection from a leg and handles it. `received` has the first bytes of its preface. The leg counts under
 /// `waiting` until the preface is complete. Returns the leg if it is free afterwards.
-async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiting: Waiting) -> Option<TcpStream> {
+async fn take(shared: &Arc<AgentShared>, mut leg: TcpStream, received: Vec<u8>, waiting: Waiting) -> Option<TcpStream> {
     let opened = open(shared, &mut leg, received, waiting).await;
     let opened = opened.inspect_err(|refusal| refuse(shared, &leg, refusal)).ok()?;
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
@@ -109,12 +109,12 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiti
             };
             // Boxed in several places, because a future keeps room for its largest state for as long as the connection
             // lasts.
-            match handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await? {
-                Shaken::Done(live) => {
+            match handshake::run_handshake(shared, leg, dispatcher, &preface, surplus).await? {
+                HandshakeOutcome::Done(live) => {
                     live.about.announce(shared);
                     own(shared, live, bulk).await
                 }
-                Shaken::Early(early) => own_early(shared, early, bulk).await,
+                HandshakeOutcome::EarlyConnection(early) => own_early_connection(shared, early, bulk).await,
             }
         }
         Kind::Commit { rx_offset, tail_offset } => {
@@ -139,22 +139,26 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiti
 
 /// Handles a connection that this node owns: gives it to `target`, or serves it. Returns the leg if it is free
 /// afterwards.
-async fn own(shared: &Arc<Shared>, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
+async fn own(shared: &Arc<AgentShared>, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&live.about, true);
     let Some(target) = target.filter(|target| *target != shared.name) else {
-        return serve::serve(shared, Begun::Live(live), &mut leaves).await;
+        return serve::serve(shared, HttpStart::Live(live), &mut leaves).await;
     };
     match departure::depart(shared, live, target).await {
-        Outcome::Stays(live) => serve::serve(shared, Begun::Live(live), &mut leaves).await,
+        Outcome::Stays(live) => serve::serve(shared, HttpStart::Live(live), &mut leaves).await,
         Outcome::Left(leg) => leg,
     }
 }
 
 /// The same before the handshake is done: serves the connection, which moves to `target` when it can.
-async fn own_early(shared: &Arc<Shared>, mut early: Box<Early>, target: Option<NodeName>) -> Option<TcpStream> {
+async fn own_early_connection(
+    shared: &Arc<AgentShared>,
+    mut early: Box<EarlyConnection>,
+    target: Option<NodeName>,
+) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&early.about, false);
     early.bulk = target.filter(|target| *target != shared.name);
-    serve::serve(shared, Begun::Early(early), &mut leaves).await
+    serve::serve(shared, HttpStart::EarlyConnection(early), &mut leaves).await
 }
 
 /// An accepted preface, and the bytes that followed it.
@@ -195,7 +199,7 @@ impl Refusal {
 
 /// Reads the preface. `received` has the bytes that have already arrived.
 async fn open(
-    shared: &Shared,
+    shared: &AgentShared,
     leg: &mut TcpStream,
     mut received: Vec<u8>,
     mut waiting: Waiting,
@@ -226,7 +230,7 @@ async fn open(
     tokio::time::timeout(shared.limits().preface_timeout, read).await.unwrap_or(Err(Refusal::Slow))
 }
 
-fn refuse(shared: &Shared, leg: &TcpStream, refusal: &Refusal) {
+fn refuse(shared: &AgentShared, leg: &TcpStream, refusal: &Refusal) {
     let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
     tracing::warn!(from, cause = %refusal, "leg refused");
     shared.metrics.count_leg_refused(refusal.label());

@@ -12,34 +12,34 @@
 //!
 //! * `legs` accepts legs and reads their prefaces, several on a leg that is kept.
 //! * `sessions` shares session state with the other agents, so that clients can resume at any of them.
-//! * `handshake` drives the handshake of a new connection. `early` drives the rest of it below `speak` if the client
+//! * `handshake` drives the handshake of a new connection. `early` drives the rest of it below `serve_http` if the client
 //!   sends early data.
 //! * `departure` gives a connection away and drives `watari_handoff::Source`.
 //! * `arrivals` holds shipped connections until the dispatcher decides, and drives `watari_handoff::Target`.
-//! * `speak` runs HTTP over the connection, and `tunnel` relays after an upgrade. `serve` ends the connection so that
+//! * `serve_http` runs HTTP over the connection, and `tunnel` relays after an upgrade. `serve` ends the connection so that
 //!   the client can detect an incomplete response, or lets it move.
 //! * `ending` announces the end of a connection, and receives whether its leg is kept.
 
 mod activity;
 mod arrivals;
+mod borrowed_stream;
 mod client_end;
 mod departure;
-mod early;
+mod early_data;
 mod ending;
 mod handshake;
 mod keys;
 mod legs;
-mod lent;
 mod lingering;
 mod live;
 mod metrics;
 mod places;
 mod requests;
 mod serve;
+mod serve_http;
 mod sessions;
 mod settings;
 mod site;
-mod speak;
 mod stalls;
 mod strict;
 mod tls;
@@ -61,7 +61,7 @@ use watari_sys::{Unidentified, UnidentifiedLimits};
 use watari_wire::{ConnectionStatus, Message, NodeName, Role};
 
 use crate::arrivals::Arrivals;
-use crate::departure::{Departures, Told};
+use crate::departure::{Departures, DispatcherMessage};
 use crate::ending::Endings;
 use crate::keys::LegKeys;
 use crate::live::LiveTable;
@@ -192,10 +192,10 @@ const DRAIN_LOOK: Duration = Duration::from_millis(50);
 /// A running agent. Clones share it.
 #[derive(Clone)]
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentShared>,
 }
 
-struct Shared {
+struct AgentShared {
     name: NodeName,
     settings: Current,
     mesh: Mesh,
@@ -230,7 +230,7 @@ impl Agent {
     ) -> io::Result<Self> {
         let limits = config.settings.limits;
         config.settings.site.start();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AgentShared {
             keys: LegKeys::new(config.name.clone()),
             sessions: Sessions::new(config.name.clone(), config.sharing)?,
             name: config.name,
@@ -250,7 +250,7 @@ impl Agent {
         });
         legs::start(&shared, legs, shutdown)?;
         tokio::spawn(sessions::keep_keys(shared.clone(), shutdown.clone()));
-        tokio::spawn(sessions::keep_time(shared.clone(), shutdown.clone()));
+        tokio::spawn(sessions::run_timer(shared.clone(), shutdown.clone()));
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
         Ok(Self { shared })
     }
@@ -289,7 +289,7 @@ impl Agent {
         let look = shared.limits().retry_interval.min(DRAIN_LOOK);
         let emptied = async {
             while {
-                shared.keys.tell_all(shared, &Message::Draining);
+                shared.keys.send_all(shared, &Message::Draining);
                 // Waits first: until dispatchers have the message, they send new clients here.
                 sleep(look).await;
                 self.occupied() > 0
@@ -356,7 +356,7 @@ impl Agent {
     }
 }
 
-impl Shared {
+impl AgentShared {
     fn limits(&self) -> Limits {
         self.settings.get().limits
     }
@@ -374,7 +374,8 @@ impl Shared {
             }
             Message::LegKept(kept) if self.endings.on_leg_kept(from, kept) => {}
             Message::LegKept(kept) => {
-                let told = Told { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
+                let told =
+                    DispatcherMessage { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
                 self.departures.send(from, kept.connection, told);
             }
             Message::Aborted(aborted) => {
@@ -411,12 +412,12 @@ impl Shared {
     }
 
     /// Sends a message. Returns `false` if that is not possible now.
-    fn tell(&self, to: &NodeName, message: &Message) -> bool {
+    fn send(&self, to: &NodeName, message: &Message) -> bool {
         note_unsent(to, self.mesh.send(to, message))
     }
 
     /// Sends a message that no peer waits for, without hurry.
-    fn tell_soon(&self, to: &NodeName, message: &Message) {
+    fn send_soon(&self, to: &NodeName, message: &Message) {
         note_unsent(to, self.mesh.send_soon(to, message));
     }
 }
@@ -429,7 +430,7 @@ fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
 }
 
 /// Drops connections that were held too long, replaces leg keys, and checks transfers for stalls.
-async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
+async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let limits = shared.limits();
     let mut holds = interval(limits.retry_interval);
     let mut keys = interval(limits.leg_key_lifetime);

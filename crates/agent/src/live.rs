@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use watari_stream::Parts;
 use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Established, Leave, Message, NodeName, TlsInfo};
 
-use crate::Shared;
+use crate::AgentShared;
 
 /// The properties of a connection, apart from its bytes.
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ pub(crate) struct About {
 
 impl About {
     /// Announces to the dispatcher that the handshake is done. The message may wait until a proposal to move is sent.
-    pub(crate) fn announce(&self, shared: &Shared) {
+    pub(crate) fn announce(&self, shared: &AgentShared) {
         let announced = Established { connection: self.id, tls: self.tls.clone() };
-        shared.tell_soon(&self.dispatcher, &Message::Established(announced));
+        shared.send_soon(&self.dispatcher, &Message::Established(announced));
     }
 }
 
@@ -76,7 +76,7 @@ impl LiveTable {
 
     /// Records that the handshake of a connection in the table is done. Announces it to the dispatcher, and asks the
     /// connection to leave for `bulk`.
-    pub(crate) fn establish(&self, shared: &Shared, about: &About, bulk: Option<NodeName>) {
+    pub(crate) fn establish(&self, shared: &AgentShared, about: &About, bulk: Option<NodeName>) {
         if let Some(known) = self.entries().get_mut(&about.id) {
             known.is_established = true;
             let leave = bulk.map(|target| Leave { connection: about.id, target: Some(target), or_end: false });
@@ -96,7 +96,7 @@ impl LiveTable {
 
     /// Announces to a dispatcher with a new link all its connections: earlier announcements of their handshakes may be
     /// lost.
-    pub(crate) fn announce_all(&self, shared: &Shared, dispatcher: &NodeName) {
+    pub(crate) fn announce_all(&self, shared: &AgentShared, dispatcher: &NodeName) {
         for known in self.entries().values().filter(|known| known.is_of(dispatcher)) {
             known.about.announce(shared);
         }

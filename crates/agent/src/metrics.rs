@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use watari_handshake::{EarlyData, Miss, Origin};
+use watari_handshake::{EarlyData, Miss, SessionSource};
 use watari_wire::{AbortReason, TlsInfo};
 
 use crate::HandshakeCounts;
@@ -166,7 +166,7 @@ impl Metrics {
         let missed = |cause| (cause, self.sessions_missed.get_or_create(&Missed { version, cause }).get());
         HandshakeCounts {
             full,
-            resumed: Origin::ALL.map(Origin::label).map(resumed).into(),
+            resumed: SessionSource::ALL.map(SessionSource::label).map(resumed).into(),
             missed: Miss::ALL.map(Miss::label).map(missed).into(),
         }
     }

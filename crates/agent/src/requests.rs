@@ -13,8 +13,8 @@ use hyper::upgrade::OnUpgrade;
 use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
-use crate::Shared;
-use crate::early::Gate;
+use crate::AgentShared;
+use crate::early_data::Gate;
 use crate::places::Place;
 use crate::stalls::{Exchange, Stalls, Watched};
 use crate::strict;
@@ -24,7 +24,7 @@ use crate::tunnel::Tunnel;
 /// or the tunnel that follows it, is dropped. `stalls` is notified if the client does not take the response or does not
 /// send the request.
 pub(crate) async fn answer<B>(
-    shared: &Shared,
+    shared: &AgentShared,
     request: Request<B>,
     client: &Client,
     stalls: &Arc<Stalls>,
@@ -61,19 +61,19 @@ where
 }
 
 pub(crate) struct Answer {
-    pub(crate) response: Response<Watched<Kept<Body, Option<Place>>>>,
+    pub(crate) response: Response<Watched<GuardedBody<Body, Option<Place>>>>,
     /// The tunnel that follows the response. Boxed, because few responses have one.
     pub(crate) tunnel: Option<Box<Tunnel>>,
 }
 
 impl Answer {
-    fn of(shared: &Shared, response: Response<Body>, place: Option<Place>, exchange: &Arc<Exchange>) -> Self {
-        let response = response.map(|body| shared.transfers.send(Kept { body, _kept: place }, exchange));
+    fn of(shared: &AgentShared, response: Response<Body>, place: Option<Place>, exchange: &Arc<Exchange>) -> Self {
+        let response = response.map(|body| shared.transfers.send(GuardedBody { body, _kept: place }, exchange));
         Self { response, tunnel: None }
     }
 
     /// Wraps a response that takes no request slot.
-    fn alone(shared: &Shared, response: Response<Body>, exchange: &Arc<Exchange>) -> Self {
+    fn alone(shared: &AgentShared, response: Response<Body>, exchange: &Arc<Exchange>) -> Self {
         Self::of(shared, response, None, exchange)
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Bo
 #[derive(Default)]
 pub(crate) struct Streams {
     open: AtomicUsize,
-    begun: AtomicUsize,
+    start: AtomicUsize,
     /// The number of tunnels among `open`.
     tunnels: AtomicUsize,
     /// Woken when the last open request ends, or when one becomes a tunnel.
@@ -117,7 +117,7 @@ pub(crate) struct OpenStream {
 impl Streams {
     pub(crate) fn begin(self: &Arc<Self>) -> OpenStream {
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.start.fetch_add(1, Ordering::Relaxed);
         OpenStream { streams: self.clone(), is_tunnel: false }
     }
 
@@ -127,15 +127,15 @@ impl Streams {
     }
 
     /// Whether none is open, and none was begun since the last call.
-    pub(crate) fn were_idle(&self, begun: &mut usize) -> bool {
+    pub(crate) fn were_idle(&self, start: &mut usize) -> bool {
         // The first call is at the start of the connection, when no request can have begun.
-        let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
-        self.open() == 0 && before == *begun
+        let before = std::mem::replace(start, self.start.load(Ordering::Relaxed) + 1);
+        self.open() == 0 && before == *start
     }
 
     /// The number of requests begun so far.
-    pub(crate) fn begun(&self) -> usize {
-        self.begun.load(Ordering::Acquire)
+    pub(crate) fn start(&self) -> usize {
+        self.start.load(Ordering::Acquire)
     }
 
     /// Whether all responses have ended. With a tunnel on the connection this is always `true`: the tunnel's origin has
@@ -160,8 +160,8 @@ impl Streams {
 
 impl OpenStream {
     /// Keeps the stream open until the response's body is dropped.
-    pub(crate) fn keep<B>(self, body: B) -> Kept<B, Option<Self>> {
-        Kept { body, _kept: Some(self) }
+    pub(crate) fn keep<B>(self, body: B) -> GuardedBody<B, Option<Self>> {
+        GuardedBody { body, _kept: Some(self) }
     }
 
     /// Makes the stream a tunnel, and keeps it open until the tunnel ends.
@@ -170,12 +170,12 @@ impl OpenStream {
         body: B,
         tunnel: Box<Tunnel>,
         upgrading: OnUpgrade,
-    ) -> Kept<B, Option<Self>> {
+    ) -> GuardedBody<B, Option<Self>> {
         self.is_tunnel = true;
         self.streams.tunnels.fetch_add(1, Ordering::AcqRel);
         self.streams.wake();
         tokio::spawn(tunnel.on_stream(upgrading, self));
-        Kept { body, _kept: None }
+        GuardedBody { body, _kept: None }
     }
 }
 
@@ -191,12 +191,12 @@ impl Drop for OpenStream {
 }
 
 /// A body, and a value that is dropped with it.
-pub(crate) struct Kept<B, K> {
+pub(crate) struct GuardedBody<B, K> {
     body: B,
     _kept: K,
 }
 
-impl<B: HttpBody + Unpin, K: Unpin> HttpBody for Kept<B, K> {
+impl<B: HttpBody + Unpin, K: Unpin> HttpBody for GuardedBody<B, K> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -219,16 +219,16 @@ mod tests {
 
     #[test]
     fn streams_were_idle_if_nothing_was_open_between_two_looks() {
-        let (streams, mut begun) = (Arc::new(Streams::default()), 0);
-        assert!(!streams.were_idle(&mut begun), "the first look sees nothing yet");
-        assert!(streams.were_idle(&mut begun));
+        let (streams, mut start) = (Arc::new(Streams::default()), 0);
+        assert!(!streams.were_idle(&mut start), "the first look sees nothing yet");
+        assert!(streams.were_idle(&mut start));
         let stream = streams.begin();
-        assert!(!streams.were_idle(&mut begun));
-        assert!(!streams.were_idle(&mut begun), "one is open");
+        assert!(!streams.were_idle(&mut start));
+        assert!(!streams.were_idle(&mut start), "one is open");
         drop(stream);
-        assert!(streams.were_idle(&mut begun));
+        assert!(streams.were_idle(&mut start));
         drop(streams.begin());
-        assert!(!streams.were_idle(&mut begun), "one came and went");
-        assert!(streams.were_idle(&mut begun));
+        assert!(!streams.were_idle(&mut start), "one came and went");
+        assert!(streams.were_idle(&mut start));
     }
 }

@@ -11,42 +11,42 @@ use watari_stream::{Parts, ReadEnd};
 use watari_sys::tcp;
 use watari_wire::Leave;
 
-use crate::Shared;
+use crate::AgentShared;
 use crate::departure::{self, Outcome};
 use crate::ending::{Ending, announce_end};
 use crate::live::About;
 use crate::metrics::Counted;
-use crate::speak::{Begun, HTTP2, HttpError, Spoken, speak};
+use crate::serve_http::{HTTP2, HttpEnd, HttpError, HttpStart, serve_http};
 use crate::stalls::Stalled;
 
 /// Serves the connection until it ends, or leaves for another agent as `leaves` asks. Returns the leg if it is free for
 /// another connection.
 pub(crate) async fn serve(
-    shared: &Arc<Shared>,
-    mut begun: Begun,
+    shared: &Arc<AgentShared>,
+    mut start: HttpStart,
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Option<TcpStream> {
     loop {
-        let about = begun.about().clone();
-        let (received, sent) = begun.counts();
+        let about = start.about().clone();
+        let (received, sent) = start.counts();
         let spoken = {
             let _counted = Counted::one_more(&shared.metrics.connections);
-            speak(shared, begun, leaves).await
+            serve_http(shared, start, leaves).await
         };
         let (parts, read_end, result) = match spoken {
-            Spoken::Parked(parked, target) => {
+            HttpEnd::Parked(parked, target) => {
                 shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
                 match departure::depart(shared, parked, target).await {
-                    Outcome::Stays(stays) => begun = Begun::Live(stays),
+                    Outcome::Stays(stays) => start = HttpStart::Live(stays),
                     Outcome::Left(leg) => return leg,
                 }
                 continue;
             }
-            Spoken::Unfinished(unfinished) => {
+            HttpEnd::Unfinished(unfinished) => {
                 unfinished.end(shared, &about).await;
                 return None;
             }
-            Spoken::Ended(stream, result) => {
+            HttpEnd::Ended(stream, result) => {
                 let read_end = stream.read_end();
                 (stream.into_parts(), read_end, result)
             }
@@ -135,7 +135,7 @@ fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<Re
 /// Ends the stream to the client as `conclusion` requires, and reports its length to the dispatcher. Returns the leg if
 /// it is free afterwards.
 async fn end(
-    shared: &Arc<Shared>,
+    shared: &Arc<AgentShared>,
     about: &About,
     mut parts: Parts<TcpStream>,
     conclusion: Conclusion,

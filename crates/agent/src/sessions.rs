@@ -2,9 +2,9 @@
 
 mod clock;
 mod database;
-mod kept;
 mod keys_file;
 mod redis;
+mod stored;
 mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,18 +17,18 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
-use watari_handshake::{Found, Kept, Miss, Origin, Provided, Wanted};
+use watari_handshake::{Found, Miss, NewSession, Provided, SessionSource, Wanted};
 use watari_session::{FoundSession, Session, Source, TooManySeeds, Verdict};
 use watari_wire::{Message, NodeName, Role, SessionKey, TicketSeed, TicketSeedId};
 
-use crate::Shared;
+use crate::AgentShared;
 use crate::metrics::{Metrics, VERSIONS};
 use clock::Clock;
 pub use database::{DatabaseFile, DatabaseStatus};
-use kept::KeptSessions;
 use keys_file::KeysFile;
 use redis::SealedRedis;
 pub use redis::{RedisServer, RedisStatus};
+use stored::StoredSessions;
 use tickets::TicketRing;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub struct SessionStatus {
 pub struct HandshakeCounts {
     /// Handshakes that resumed nothing.
     pub full: u64,
-    /// Handshakes that resumed a session, by its source (`Origin::label`).
+    /// Handshakes that resumed a session, by its source (`SessionSource::label`).
     pub resumed: BTreeMap<&'static str, u64>,
     /// Those of `full` whose client offered a session, by the reason that it was not resumed (`Miss::label`).
     pub missed: BTreeMap<&'static str, u64>,
@@ -169,16 +169,16 @@ pub(crate) struct Sessions {
     offered: Arc<watari_handshake::Sessions>,
     tickets: Arc<TicketRing>,
     keys_file: Option<Arc<KeysFile>>,
-    kept: KeptSessions,
+    kept: StoredSessions,
     redis: Option<SealedRedis>,
-    state: Mutex<State>,
+    state: Mutex<SharingState>,
     started: Instant,
     /// Incremented when seeds arrive or an agent links, for tasks that wait for either.
     learned: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct SharingState {
     agents: BTreeSet<NodeName>,
     /// Requested seeds, and when they were requested.
     asked: BTreeMap<TicketSeedId, Instant>,
@@ -199,7 +199,7 @@ impl Sessions {
             }
             None => None,
         };
-        let kept = KeptSessions::new(name, &sharing, &tickets, clock)?;
+        let kept = StoredSessions::new(name, &sharing, &tickets, clock)?;
         let offered = watari_handshake::Sessions {
             tickets: sharing.seals_tickets().then(|| Arc::clone(&tickets) as _),
             kept: true,
@@ -248,21 +248,21 @@ impl Sessions {
     }
 
     /// Handles a new link to an agent: sends it all seeds.
-    pub(crate) fn link_up(&self, shared: &Shared, agent: &NodeName) {
+    pub(crate) fn link_up(&self, shared: &AgentShared, agent: &NodeName) {
         if self.sharing.mode != Mode::Private {
             self.change_agents(shared, |agents| agents.insert(agent.clone()));
         }
         if self.sharing.shares_keys() {
-            tell(shared, agent, self.tickets.share());
+            send_seeds(shared, agent, self.tickets.share());
         }
-        self.tell_news();
+        self.notify_learned();
     }
 
-    pub(crate) fn link_down(&self, shared: &Shared, agent: &NodeName) {
+    pub(crate) fn link_down(&self, shared: &AgentShared, agent: &NodeName) {
         self.change_agents(shared, |agents| agents.remove(agent));
     }
 
-    fn change_agents(&self, shared: &Shared, change: impl FnOnce(&mut BTreeSet<NodeName>) -> bool) {
+    fn change_agents(&self, shared: &AgentShared, change: impl FnOnce(&mut BTreeSet<NodeName>) -> bool) {
         let mut state = self.state();
         if change(&mut state.agents) {
             let agents = state.agents.clone();
@@ -272,7 +272,7 @@ impl Sessions {
     }
 
     /// Handles another agent's message about stored sessions.
-    pub(crate) fn on_kept(&self, shared: &Arc<Shared>, from: &NodeName, message: Message) {
+    pub(crate) fn on_kept(&self, shared: &Arc<AgentShared>, from: &NodeName, message: Message) {
         let stored = self.kept.may_be_stored(&message);
         if stored.is_empty() {
             return self.kept.on_message(shared, from, message);
@@ -291,7 +291,7 @@ impl Sessions {
     }
 
     /// Stores the sessions of a handshake, before the client gets their tickets.
-    pub(crate) async fn keep(&self, shared: &Shared, made: Vec<Kept>) {
+    pub(crate) async fn keep(&self, shared: &AgentShared, made: Vec<NewSession>) {
         let expires = self.clock.unix_s() + self.sharing.lifetime.as_secs();
         let session = |secret| Session { secret, expires, issuer: shared.name.clone() };
         let sessions: Vec<_> = made.into_iter().map(|kept| (kept.key, session(kept.session))).collect();
@@ -302,7 +302,7 @@ impl Sessions {
     }
 
     /// Handles seeds that another agent sent.
-    pub(crate) fn on_seeds(&self, shared: &Shared, from: &NodeName, seeds: &[TicketSeed]) {
+    pub(crate) fn on_seeds(&self, shared: &AgentShared, from: &NodeName, seeds: &[TicketSeed]) {
         if !self.sharing.shares_keys() {
             return;
         }
@@ -315,18 +315,18 @@ impl Sessions {
             tracing::info!(%from, new, "ticket keys learned");
             shared.metrics.ticket_seeds_learned.inc_by(new as u64);
         }
-        self.tell_news();
+        self.notify_learned();
     }
 
     /// Handles another agent's request for a seed.
-    pub(crate) fn on_wanted(&self, shared: &Shared, from: &NodeName, seed: TicketSeedId) {
+    pub(crate) fn on_wanted(&self, shared: &AgentShared, from: &NodeName, seed: TicketSeedId) {
         if self.sharing.shares_keys() {
-            tell(shared, from, self.tickets.share_one(seed).into_iter().collect());
+            send_seeds(shared, from, self.tickets.share_one(seed).into_iter().collect());
         }
     }
 
     /// Searches for the sessions or seeds that a handshake needs, for a limited time.
-    pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> Provided {
+    pub(crate) async fn look_for(&self, shared: &AgentShared, wanted: &Wanted) -> Provided {
         if wanted.sessions.is_empty() {
             let miss = self.look_for_seeds(shared, &wanted.ticket_seeds).await;
             return Provided { miss, ..Provided::default() };
@@ -346,7 +346,7 @@ impl Sessions {
 
     /// Repeats the search while the agent has just started and links are still missing: the session may be at an agent
     /// without a link yet.
-    async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
+    async fn get(&self, shared: &AgentShared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         let mut learned = self.learned.subscribe();
         loop {
             let (found, miss) = self.kept.get(shared, keys).await;
@@ -359,13 +359,13 @@ impl Sessions {
         }
     }
 
-    fn is_joining(&self, shared: &Shared) -> bool {
+    fn is_joining(&self, shared: &AgentShared) -> bool {
         self.sharing.mode != Mode::Private
             && Instant::now() < self.started + JOIN_MAX
             && shared.mesh.peers().iter().any(|peer| peer.up_for.is_none())
     }
 
-    async fn approves_early_data(&self, shared: &Shared, wanted: &Wanted, found: &[FoundSession]) -> bool {
+    async fn approves_early_data(&self, shared: &AgentShared, wanted: &Wanted, found: &[FoundSession]) -> bool {
         match found.iter().find(|found| is_for_early_data(wanted, found)) {
             Some(first) => self.kept.spend(shared, first).await == Verdict::Granted,
             None => false,
@@ -375,7 +375,7 @@ impl Sessions {
     /// Returns the first of the found sessions that may still be used. The same approval covers early data.
     async fn spend_one(
         &self,
-        shared: &Shared,
+        shared: &AgentShared,
         wanted: &Wanted,
         found: Vec<FoundSession>,
         miss: Option<Miss>,
@@ -392,7 +392,7 @@ impl Sessions {
         provided(Vec::new(), miss, false)
     }
 
-    async fn look_for_seeds(&self, shared: &Shared, seeds: &[TicketSeedId]) -> Option<Miss> {
+    async fn look_for_seeds(&self, shared: &AgentShared, seeds: &[TicketSeedId]) -> Option<Miss> {
         let deadline = Instant::now() + LOOK_MAX;
         let mut learned = self.learned.subscribe();
         for &seed in seeds {
@@ -409,16 +409,16 @@ impl Sessions {
     }
 
     /// Makes new keys, and sends their seed to all agents.
-    pub(crate) fn rotate(&self, shared: &Shared) -> Result<(), RotationError> {
+    pub(crate) fn rotate(&self, shared: &AgentShared) -> Result<(), RotationError> {
         if !self.sharing.has_keys() {
             return Err(RotationError::NoKeys(self.sharing.mode.as_str()));
         }
         let seed = self.tickets.rotate()?;
         tracing::info!("ticket keys rotated");
         for agent in self.state().agents.clone() {
-            tell(shared, &agent, self.tickets.share_one(seed).into_iter().collect());
+            send_seeds(shared, &agent, self.tickets.share_one(seed).into_iter().collect());
         }
-        self.tell_news();
+        self.notify_learned();
         Ok(())
     }
 
@@ -448,7 +448,7 @@ impl Sessions {
 
     /// Makes new keys, which the evicted node does not get. A node that restarts receives all old evictions again. It
     /// ignores those that are older than its keys.
-    pub(crate) fn on_evicted(&self, shared: &Shared, at_unix_s: u64) {
+    pub(crate) fn on_evicted(&self, shared: &AgentShared, at_unix_s: u64) {
         if !self.tickets.are_newer_than(at_unix_s) {
             // Dropping the oldest seed costs resumptions. That matters less than that the evicted node can open nothing
             // more.
@@ -458,14 +458,14 @@ impl Sessions {
     }
 
     /// Makes new keys. Logs a failure.
-    fn begin(&self, shared: &Shared) {
+    fn begin(&self, shared: &AgentShared) {
         if let Err(error) = self.rotate(shared) {
             tracing::warn!(%error, "cannot rotate the ticket keys");
         }
     }
 
     /// Requests a seed from all agents, unless that was done recently. Returns `false` if no agent has it.
-    fn ask(&self, shared: &Shared, seed: TicketSeedId) -> bool {
+    fn ask(&self, shared: &AgentShared, seed: TicketSeedId) -> bool {
         let now = Instant::now();
         let mut state = self.state();
         if state.agents.is_empty() {
@@ -481,16 +481,16 @@ impl Sessions {
         let agents = state.agents.clone();
         drop(state);
         for agent in &agents {
-            shared.tell(agent, &Message::TicketSeedWanted(seed));
+            shared.send(agent, &Message::TicketSeedWanted(seed));
         }
         true
     }
 
-    fn tell_news(&self) {
+    fn notify_learned(&self) {
         self.learned.send_modify(|learned| *learned += 1);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -507,12 +507,12 @@ fn is_for_early_data(wanted: &Wanted, found: &FoundSession) -> bool {
 
 fn provided(found: Vec<FoundSession>, miss: Option<Miss>, early_data: bool) -> Provided {
     let found = found.into_iter().map(|found| {
-        let origin = match found.source {
-            Source::Own => Origin::Here,
-            Source::Here => Origin::Elsewhere,
-            Source::Pulled => Origin::Pulled,
+        let source = match found.source {
+            Source::Own => SessionSource::Here,
+            Source::Here => SessionSource::Elsewhere,
+            Source::Pulled => SessionSource::Pulled,
         };
-        (found.key, Found { session: found.session.secret, origin })
+        (found.key, Found { session: found.session.secret, source })
     });
     Provided { found: found.collect(), miss, early_data }
 }
@@ -529,18 +529,18 @@ const JOIN_MAX: Duration = Duration::from_secs(2);
 /// The interval at which keys are checked.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 
-fn tell(shared: &Shared, agent: &NodeName, seeds: Vec<TicketSeed>) {
+fn send_seeds(shared: &AgentShared, agent: &NodeName, seeds: Vec<TicketSeed>) {
     // An empty list is also sent: it ends the receiver's wait for seeds.
-    shared.tell(agent, &Message::TicketSeeds(seeds));
+    shared.send(agent, &Message::TicketSeeds(seeds));
 }
 
 /// Repeats messages that other agents have not answered.
-pub(crate) async fn keep_time(shared: Arc<Shared>, shutdown: CancellationToken) {
-    shutdown.run_until_cancelled(shared.sessions.kept.keep_time(&shared)).await;
+pub(crate) async fn run_timer(shared: Arc<AgentShared>, shutdown: CancellationToken) {
+    shutdown.run_until_cancelled(shared.sessions.kept.run_timer(&shared)).await;
 }
 
 /// Makes the first key if no agent has one, and new keys when they are due. Destroys expired keys.
-pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn keep_keys(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let sessions = &shared.sessions;
     if !sessions.sharing.has_keys() {
         return;
@@ -562,7 +562,7 @@ pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) 
 }
 
 /// Whether there is no other agent that could have keys.
-fn nobody_to_join(shared: &Shared) -> bool {
+fn nobody_to_join(shared: &AgentShared) -> bool {
     let peers = shared.mesh.peers();
     // In an open mesh, agents that this node has not heard of may join, and they may have keys.
     let may_be_alone = !peers.is_empty() || !shared.mesh.is_open();

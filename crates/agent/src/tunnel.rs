@@ -17,12 +17,12 @@ use watari_proxy::TunnelBroken;
 use watari_stream::TlsStream;
 use watari_wire::{Leave, StayReason};
 
-use crate::Shared;
+use crate::AgentShared;
 use crate::live::About;
 use crate::metrics::Counted;
 use crate::places::Place;
 use crate::requests::OpenStream;
-use crate::speak::{HttpError, Spoken, stays};
+use crate::serve_http::{HttpEnd, HttpError, stays};
 
 /// A tunnel that an origin has accepted.
 pub(crate) struct Tunnel {
@@ -34,7 +34,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) fn new(shared: &Shared, origin: watari_proxy::Tunnel, place: Place) -> Self {
+    pub(crate) fn new(shared: &AgentShared, origin: watari_proxy::Tunnel, place: Place) -> Self {
         let silence_max = shared.limits().tunnel_timeout;
         Self { origin, silence_max, _place: place, _counted: Counted::one_more(&shared.metrics.tunnels) }
     }
@@ -42,11 +42,11 @@ impl Tunnel {
     /// Serves a connection as a tunnel until it ends. Requests to leave are answered with [`StayReason::Tunnel`].
     pub(crate) async fn on_connection(
         self,
-        shared: &Shared,
+        shared: &AgentShared,
         about: &About,
         mut stream: Box<TlsStream<TcpStream>>,
         leaves: &mut mpsc::Receiver<Box<Leave>>,
-    ) -> Spoken {
+    ) -> HttpEnd {
         let result = {
             let mut joined = pin!(self.join(&mut *stream));
             loop {
@@ -57,7 +57,7 @@ impl Tunnel {
                 }
             }
         };
-        Spoken::Ended(stream, result.map_err(HttpError::from))
+        HttpEnd::Ended(stream, result.map_err(HttpError::from))
     }
 
     /// Serves an HTTP/2 stream as a tunnel, once the response is sent.

@@ -2,7 +2,7 @@
 
 /// The numbers of consecutive checks that change the health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct HealthThresholds {
     /// Failed checks in a row after which a healthy agent is unhealthy.
     pub fall: u32,
     /// Successful checks in a row after which an unhealthy agent is healthy.
@@ -40,13 +40,14 @@ impl Health {
     }
 
     /// Counts the outcome of a check. Returns the change, if it causes one.
-    pub fn checked(&mut self, succeeded: bool, patience: Patience) -> Option<Change> {
+    pub fn checked(&mut self, succeeded: bool, thresholds: HealthThresholds) -> Option<Change> {
         if succeeded == self.is_healthy() {
             self.contrary = 0;
             return None;
         }
         self.contrary = self.contrary.saturating_add(1);
-        let (needed, change) = if succeeded { (patience.rise, Change::Rose) } else { (patience.fall, Change::Fell) };
+        let (needed, change) =
+            if succeeded { (thresholds.rise, Change::Rose) } else { (thresholds.fall, Change::Fell) };
         if self.contrary < needed {
             return None;
         }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use address::{ClientPrefix, InvalidPrefix};
 pub use budget::{RetryBudget, RetryLimits};
-pub use health::{Change, Health, Patience};
+pub use health::{Change, Health, HealthThresholds};
 pub use origin::{Balancer, InvalidLoadFactor, LoadFactor, OriginPolicy};
 pub use outlier::{Cause, Outcome, OutlierLimits, Outliers, Verdict};
 pub use rendezvous::{by_client_address, by_key};

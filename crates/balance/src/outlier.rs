@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Candidate;
 use crate::window::Counts;
-use record::{Record, Standing};
+use record::{OutlierState, Record};
 
 /// The conditions and durations of ejections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum Cause {
     Trial,
 }
 
-/// A change of an origin's standing.
+/// A change of an origin's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The origin gets no requests.
@@ -100,7 +100,7 @@ pub enum Verdict {
 ///                                   ejected -+
 /// ```
 ///
-/// The outcome of a request that began before the last change of an origin's standing does not count. If all origins
+/// The outcome of a request that began before the last change of an origin's state does not count. If all origins
 /// are ejected, all get requests nevertheless, and a success readmits its origin.
 #[derive(Debug)]
 pub struct Outliers<N> {
@@ -177,17 +177,17 @@ impl<N: Ord> Outliers<N> {
             record.abandoned(began);
             return None;
         };
-        match record.standing {
-            Standing::Admitted { since } if since.is_none_or(|since| since <= began) => {
+        match record.state {
+            OutlierState::Admitted { since } if since.is_none_or(|since| since <= began) => {
                 record.count(failed, now);
                 if failed { self.judge(name, now) } else { None }
             }
-            Standing::Out { since, until, .. } if since <= began => match failed {
+            OutlierState::Out { since, until, .. } if since <= began => match failed {
                 true if until <= began => Some(record.eject(&self.limits, Cause::Trial, now)),
                 true => None,
                 false => Some(self.readmit(name, now)),
             },
-            Standing::Admitted { .. } | Standing::Out { .. } => None,
+            OutlierState::Admitted { .. } | OutlierState::Out { .. } => None,
         }
     }
 

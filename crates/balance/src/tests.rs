@@ -179,14 +179,14 @@ fn an_agent_that_has_yet_to_answer_is_not_flooded() {
 
 #[test]
 fn health_falls_and_rises_after_so_many_in_a_row() {
-    let patience = Patience { fall: 3, rise: 2 };
+    let thresholds = HealthThresholds { fall: 3, rise: 2 };
     let mut health = Health::default();
     let outcomes = "..x.xx.xxx x.x..x.xxx";
     let changes: Vec<_> = outcomes
         .chars()
         .filter(|outcome| *outcome != ' ')
         .enumerate()
-        .filter_map(|(at, outcome)| Some((at, health.checked(outcome == '.', patience)?)))
+        .filter_map(|(at, outcome)| Some((at, health.checked(outcome == '.', thresholds)?)))
         .collect();
     assert_eq!(changes, [(9, Change::Fell), (14, Change::Rose), (19, Change::Fell)]);
     assert!(!health.is_healthy());

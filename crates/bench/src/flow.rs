@@ -94,11 +94,11 @@ pub struct Flow {
     cookies: bool,
     /// The initial values, by index. Values that steps take later are empty.
     values: Vec<String>,
-    steps: Vec<Step>,
+    steps: Vec<FlowStep>,
 }
 
 #[derive(Debug)]
-struct Step {
+struct FlowStep {
     name: String,
     method: Method,
     uri: Template,
@@ -173,7 +173,7 @@ impl Flow {
     }
 }
 
-impl Step {
+impl FlowStep {
     fn expects(&self, status: u16) -> bool {
         if self.expect.is_empty() { status < 400 } else { self.expect.contains(&status) }
     }

@@ -4,7 +4,7 @@
 //!   Sender, Sender, ..      one for each stream of a connection that may be in use at once
 //!        |                      takes the connection, sends its request on a stream of its own, reads the response
 //!        v
-//!   Shared                  the current connection; the first sender opens it, and it is replaced when it ends
+//!   SharedConnection                  the current connection; the first sender opens it, and it is replaced when it ends
 //!        |
 //!        v
 //!   Connection <- drive()   h2, driven by a task of its own

@@ -24,7 +24,7 @@ use crate::load::arrivals::Arrivals;
 use crate::plan::{Pace, Plan, PlanError, Protocol, Work};
 use crate::portion::Portion;
 use crate::progress::{Look, Progress};
-use crate::run::{ConnectionLog, Run, Shared};
+use crate::run::{ConnectionLog, Run, RunShared};
 use crate::tally::{Series, Tally};
 use crate::tls::{self, Tls, TlsError};
 use crate::users::{self, Users};
@@ -32,7 +32,7 @@ use crate::users::{self, Users};
 /// A run in progress.
 #[derive(Debug)]
 pub struct Load {
-    shared: Arc<Shared>,
+    shared: Arc<RunShared>,
     /// The threads. A handle is taken when the thread is joined, and returns the time at which the thread finished.
     threads: Vec<(Arc<Run>, Option<JoinHandle<Duration>>)>,
     /// Number of requests that [`Load::take`] removed from the tallies.
@@ -56,7 +56,7 @@ impl Prepared {
         log: Option<Arc<dyn ConnectionLog>>,
     ) -> Result<Load, StartError> {
         let plan = Arc::new(self.plan);
-        let shared = Arc::new(Shared::new(&plan, self.portion, self.tls, start, log));
+        let shared = Arc::new(RunShared::new(&plan, self.portion, self.tls, start, log));
         let mut load = Load { shared, threads: Vec::new(), taken: 0 };
         for index in 0..threads(&plan) {
             let run = Arc::new(Run::new(&plan, &load.shared));

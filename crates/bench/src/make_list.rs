@@ -166,7 +166,7 @@ fn millionths(share: f64) -> u32 {
 }
 
 const MILLION: u32 = 1_000_000;
-/// The maximum number of turns in a [`Round`].
+/// The maximum number of turns in a round.
 const LINES_MAX: u32 = 1 << 24;
 const CELLS_MAX: usize = 1 << 20;
 /// The first line of the list.

@@ -18,7 +18,7 @@ impl Portion {
     /// The whole run.
     pub const WHOLE: Self = Self { index: 0, of: NonZero::<u64>::MIN };
 
-    /// Portion `index`, from 0, of `of`; `None` if it does not exist, or `of` is over [`PORTIONS_MAX`].
+    /// Portion `index`, from 0, of `of`; `None` if it does not exist, or `of` is over `PORTIONS_MAX`.
     pub fn new(index: u64, of: u64) -> Option<Self> {
         let of = NonZero::new(of).filter(|of| index < of.get() && of.get() <= PORTIONS_MAX)?;
         Some(Self { index, of })

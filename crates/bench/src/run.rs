@@ -20,7 +20,7 @@ use crate::tls::{Observer, Tls};
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RunShared>,
     pub(crate) observer: Observer,
     /// Tasks of connections. They end soon after their clients.
     pub(crate) connections: TaskTracker,
@@ -36,7 +36,7 @@ pub trait ConnectionLog: Send + Sync + fmt::Debug {
 
 /// The part of a run that all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RunShared {
     pub(crate) tls: Tls,
     pub(crate) tickets: Tickets,
     /// Cancelled when all requests in progress are to be cut off.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     resumed: AtomicU64,
 }
 
-impl Shared {
+impl RunShared {
     pub(crate) fn new(
         plan: &Plan,
         portion: Portion,
@@ -116,7 +116,7 @@ impl Shared {
 }
 
 impl Run {
-    pub(crate) fn new(plan: &Arc<Plan>, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(plan: &Arc<Plan>, shared: &Arc<RunShared>) -> Self {
         Self {
             plan: Arc::clone(plan),
             shared: Arc::clone(shared),

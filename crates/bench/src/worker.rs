@@ -14,8 +14,8 @@ mod inbox;
 mod link;
 mod listen;
 mod parent;
+mod sample_queue;
 mod serve;
-mod untold;
 mod wire;
 
 pub(crate) use inbox::Inbox;

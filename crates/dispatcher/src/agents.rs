@@ -17,9 +17,9 @@ use watari_sys::tcp;
 use watari_wire::leg::{LegSigner, Preface};
 use watari_wire::{LegKey, NodeName};
 
-use crate::desk::{Desk, Place, Standing, State};
 use crate::drain::{AskedBy, Drains};
 use crate::metrics::{Counted, Metrics};
+use crate::scheduler::{Place, QueuePosition, Schedule, Scheduler};
 use crate::table::Table;
 use crate::{Config, UnknownAgent};
 use settings::Agent;
@@ -33,7 +33,7 @@ pub(crate) struct Agents {
     settings: RwLock<Arc<Settings>>,
     /// The keys of all linked peers, also of peers that the configuration does not list: a reload can add them.
     keys: Mutex<BTreeMap<NodeName, Key>>,
-    desk: Arc<Desk>,
+    scheduler: Arc<Scheduler>,
     pub(crate) drains: Drains,
 }
 
@@ -97,7 +97,7 @@ impl Agents {
             dispatcher: config.name.clone(),
             settings: RwLock::new(Arc::new(Settings::new(config))),
             keys: Mutex::default(),
-            desk: Arc::default(),
+            scheduler: Arc::default(),
             drains: Drains::default(),
         }
     }
@@ -127,21 +127,21 @@ impl Agents {
                 self.drains.end_if(name, AskedBy::Configuration);
             }
         }
-        self.desk.retain(|name| reloaded.agent(name).is_some());
-        self.desk.wake();
+        self.scheduler.retain(|name| reloaded.agent(name).is_some());
+        self.scheduler.wake();
     }
 
     /// Removes the agents that have left the configuration and have no connections. Returns their names.
     pub(crate) fn forget_retired(&self, now: Instant) -> Vec<NodeName> {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         let retired = settings.agents().filter(|(_, agent)| agent.may_be_forgotten(now)).map(|(name, _)| name);
-        let forgotten: Vec<_> = retired.filter(|name| self.desk.connections(name) == 0).cloned().collect();
+        let forgotten: Vec<_> = retired.filter(|name| self.scheduler.connections(name) == 0).cloned().collect();
         if !forgotten.is_empty() {
             *settings = Arc::new(settings.without(&forgotten));
             for agent in &forgotten {
                 self.drains.end(agent);
             }
-            self.desk.retain(|name| settings.agent(name).is_some());
+            self.scheduler.retain(|name| settings.agent(name).is_some());
         }
         forgotten
     }
@@ -153,7 +153,7 @@ impl Agents {
         self.keys().insert(agent.clone(), key.clone());
         if let Some(known) = self.settings().agent(agent) {
             known.set_key(key, Instant::now());
-            self.desk.wake();
+            self.scheduler.wake();
         }
     }
 
@@ -173,7 +173,7 @@ impl Agents {
         let was_draining = self.drains.end(agent);
         if was_draining {
             known.appears(Instant::now());
-            self.desk.wake();
+            self.scheduler.wake();
         }
         Ok(was_draining)
     }
@@ -181,9 +181,9 @@ impl Agents {
     /// Handles the outcome of a check.
     pub(crate) fn checked(&self, agent: &NodeName, succeeded: bool) -> Option<Change> {
         let settings = self.settings();
-        let change = settings.agent(agent)?.checked(succeeded, settings.config.checks.patience, Instant::now());
+        let change = settings.agent(agent)?.checked(succeeded, settings.config.checks.thresholds, Instant::now());
         if change == Some(Change::Rose) {
-            self.desk.wake();
+            self.scheduler.wake();
         }
         change
     }
@@ -191,7 +191,7 @@ impl Agents {
     /// Selects the agents for a client. If none has a free slot, the client waits in the queue, if there is one. The
     /// error is a metric label.
     pub(crate) async fn place(&self, client: IpAddr, metrics: &Metrics) -> Result<Assignment, &'static str> {
-        let why = match self.assign(client, &[], Standing::New) {
+        let why = match self.assign(client, &[], QueuePosition::New) {
             Ok(assignment) => return Ok(assignment),
             Err(why) => why,
         };
@@ -200,15 +200,15 @@ impl Agents {
         if limits.queue_max == 0 {
             return Err(why.reason());
         }
-        let ticket = self.desk.enter(limits.queue_max).ok_or("queue_full")?;
+        let slot = self.scheduler.enter(limits.queue_max).ok_or("queue_full")?;
         let _waiting = Counted::one_more(&metrics.queue_length);
         let since = Instant::now();
         let waits = async {
             loop {
-                if let Ok(assignment) = self.assign(client, &[], Standing::Waits(&ticket)) {
+                if let Ok(assignment) = self.assign(client, &[], QueuePosition::Waits(&slot)) {
                     return assignment;
                 }
-                ticket.called().await;
+                slot.called().await;
             }
         };
         let assignment = tokio::time::timeout(limits.queue_timeout, waits).await;
@@ -221,13 +221,13 @@ impl Agents {
         &self,
         client: IpAddr,
         failed: &[NodeName],
-        standing: Standing<'_>,
+        position: QueuePosition<'_>,
     ) -> Result<Assignment, Unassigned> {
         let settings = self.settings();
         let policies = &settings.config.policies;
         let client = policies.client_prefix.network(client);
-        self.desk.with(|state| {
-            if !state.is_turn_of(standing) {
+        self.scheduler.with(|state| {
+            if !state.is_turn_of(position) {
                 return Err(Unassigned::NotItsTurn);
             }
             let shake_hands =
@@ -246,8 +246,8 @@ impl Agents {
                     by_client_address(client, &all).map(|agent| agent.name.clone()).filter(|bulk| bulk != handshake)
                 }
             };
-            let bulk = bulk.map(|agent| state.take(&self.desk, &agent));
-            Ok(Assignment { handshake: state.take(&self.desk, handshake), bulk })
+            let bulk = bulk.map(|agent| state.take(&self.scheduler, &agent));
+            Ok(Assignment { handshake: state.take(&self.scheduler, handshake), bulk })
         })
     }
 
@@ -266,7 +266,7 @@ impl Agents {
             }
             (BulkPolicy::Stay, policy) => policy,
         };
-        self.desk.with(|state| {
+        self.scheduler.with(|state| {
             let all = self.with_room(&settings, state, |_, _| true).ok()?;
             policy.pick(&mut state.turns, client, &all).map(|agent| agent.name.clone())
         })
@@ -285,7 +285,7 @@ impl Agents {
     fn with_room(
         &self,
         settings: &Settings,
-        state: &State,
+        state: &Schedule,
         wanted: impl Fn(&NodeName, &Agent) -> bool,
     ) -> Result<Vec<Candidate<NodeName>>, Unassigned> {
         let now = Instant::now();

@@ -17,10 +17,10 @@ use watari_balance::Change;
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{ConnectionId, Epoch, NodeName};
 
-use crate::Shared;
+use crate::DispatcherShared;
 
 /// Checks all agents periodically until `shutdown`.
-pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
     let mut last = Instant::now();
     loop {
         let next = last + shared.agents.settings().config.checks.interval;
@@ -41,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
 
 /// Checks all agents concurrently. Skips agents without a link: they get no connections anyway, and there is no key for
 /// the preface.
-async fn check_all(shared: &Arc<Shared>) {
+async fn check_all(shared: &Arc<DispatcherShared>) {
     let mut checks = JoinSet::new();
     for (agent, _) in shared.agents.settings().agents().filter(|(_, agent)| agent.is_linked()) {
         let (shared, agent) = (shared.clone(), agent.clone());
@@ -73,9 +73,9 @@ impl fmt::Display for Failure {
     }
 }
 
-async fn check(shared: &Shared, agent: &NodeName) -> Result<(), Failure> {
-    let patience = shared.agents.settings().config.checks.timeout;
-    match timeout(patience, ask(shared, agent)).await {
+async fn check(shared: &DispatcherShared, agent: &NodeName) -> Result<(), Failure> {
+    let limit = shared.agents.settings().config.checks.timeout;
+    match timeout(limit, ask(shared, agent)).await {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(Failure::NotEnded),
         Ok(Err(error)) => Err(Failure::Io(error)),
@@ -84,7 +84,7 @@ async fn check(shared: &Shared, agent: &NodeName) -> Result<(), Failure> {
 }
 
 /// Sends a check. Returns whether the agent closes the leg and sends nothing else.
-async fn ask(shared: &Shared, agent: &NodeName) -> io::Result<bool> {
+async fn ask(shared: &DispatcherShared, agent: &NodeName) -> io::Result<bool> {
     let mut leg = shared.agents.connect(agent).await?;
     let preface = Preface {
         kind: Kind::Check,
@@ -97,7 +97,7 @@ async fn ask(shared: &Shared, agent: &NodeName) -> io::Result<bool> {
     Ok(leg.read(&mut [0]).await? == 0)
 }
 
-fn report(shared: &Shared, agent: &NodeName, outcome: &Result<(), Failure>) {
+fn report(shared: &DispatcherShared, agent: &NodeName, outcome: &Result<(), Failure>) {
     shared.metrics.count_check(agent, outcome.is_ok());
     if let Err(failure) = outcome {
         tracing::debug!(%agent, cause = %failure, "check failed");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Shared;
+use crate::DispatcherShared;
 
 #[derive(Default)]
 pub(crate) struct Clients {
@@ -19,13 +19,13 @@ struct Counts {
 
 /// Counts one client until it is dropped.
 pub(crate) struct Presence {
-    shared: Arc<Shared>,
+    shared: Arc<DispatcherShared>,
     address: Option<IpAddr>,
 }
 
 impl Presence {
     /// Counts one more client. `None`: there are `max` already.
-    pub(crate) fn enter(shared: &Arc<Shared>, max: usize) -> Option<Self> {
+    pub(crate) fn enter(shared: &Arc<DispatcherShared>, max: usize) -> Option<Self> {
         let mut counts = shared.clients.counts();
         if counts.total >= max {
             return None;

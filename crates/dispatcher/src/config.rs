@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
+use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
 use watari_wire::NodeName;
 
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ pub struct Checks {
     /// The time limit for a whole check, including the connect.
     pub timeout: Duration,
     /// The number of consecutive failures, and of consecutive successes, that change an agent's health.
-    pub patience: Patience,
+    pub thresholds: HealthThresholds,
 }
 
 /// Limits of a dispatcher. Every wait has a time limit.
@@ -168,7 +168,7 @@ impl Default for Checks {
             // A link without any message is lost after 5 s. A check finds a failure sooner.
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
-            patience: Patience { fall: 3, rise: 2 },
+            thresholds: HealthThresholds { fall: 3, rise: 2 },
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_wire::{ConnectionId, Leave, Message, NodeName};
 
-use crate::Shared;
+use crate::DispatcherShared;
 
 /// The interval between searches for connections to ask, while some are about to leave.
 const LOOK: Duration = Duration::from_millis(10);
@@ -101,7 +101,7 @@ impl Drains {
 }
 
 /// Asks connections to leave draining agents, until `shutdown`.
-pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
     let drains = &shared.agents.drains;
     let ask = |agent: &NodeName, max| ask_some(&shared, agent, max);
     tokio::select! {
@@ -136,11 +136,11 @@ async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&Nod
 }
 
 /// Asks at most `max` connections of `agent`. Returns the numbers as [`empty`] needs them.
-fn ask_some(shared: &Shared, agent: &NodeName, max: usize) -> (usize, usize) {
+fn ask_some(shared: &DispatcherShared, agent: &NodeName, max: usize) -> (usize, usize) {
     let Leavers { leavers, about_to } = shared.table.leavers(agent, LEAVING_MAX, max, Instant::now());
     for Leaver { id, client } in &leavers {
         let target = shared.agents.successor(*client);
-        shared.tell(agent, &Message::Leave(Leave { connection: *id, target, or_end: true }));
+        shared.send(agent, &Message::Leave(Leave { connection: *id, target, or_end: true }));
     }
     (leavers.len(), about_to)
 }

@@ -35,7 +35,7 @@ use watari_sys::tcp;
 use watari_wire::NodeName;
 use watari_wire::leg::LEG_FREE;
 
-use crate::Shared;
+use crate::DispatcherShared;
 
 /// How long an unused leg is kept. It is much shorter than agents keep a leg, so that an agent does not close a leg
 /// while it is taken.
@@ -67,11 +67,11 @@ type Whose = (ThreadId, NodeName);
 /// The idle legs of one thread to one agent.
 #[derive(Default)]
 struct Idle {
-    released: VecDeque<Kept>,
-    free: VecDeque<Kept>,
+    released: VecDeque<IdleLeg>,
+    free: VecDeque<IdleLeg>,
 }
 
-struct Kept {
+struct IdleLeg {
     leg: TcpStream,
     until: Instant,
 }
@@ -94,7 +94,7 @@ pub(crate) enum Which {
     New,
 }
 
-impl Shared {
+impl DispatcherShared {
     /// Takes or connects a leg to `agent`. The next bytes to write on it are a preface.
     pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
         let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
@@ -122,7 +122,7 @@ impl IdleLegs {
     /// free.
     pub(crate) fn keep(&self, agent: &NodeName, leg: TcpStream, now: Instant) {
         let mut agents = self.agents();
-        agents.entry(here(agent)).or_default().released.push_back(Kept { leg, until: now + KEPT_MAX });
+        agents.entry(here(agent)).or_default().released.push_back(IdleLeg { leg, until: now + KEPT_MAX });
         self.filled.notify_one();
         self.count(&agents);
     }
@@ -207,7 +207,7 @@ impl Idle {
     }
 }
 
-impl Kept {
+impl IdleLeg {
     fn is_good(&self, now: Instant) -> bool {
         self.until > now && said(&self.leg) == Said::Nothing
     }
@@ -227,7 +227,7 @@ fn said(leg: &TcpStream) -> Said {
 }
 
 /// Closes legs that are not used in time, until `shutdown`.
-pub(crate) async fn keep_tidy(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn keep_tidy(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
     let tidy = async {
         loop {
             shared.idle_legs.filled.notified().await;

@@ -5,7 +5,7 @@
 //!
 //! * `listen` accepts clients, and finds agents for them.
 //! * `Agents` records which agents are available, and selects agents for clients. Clients take slots and wait for them
-//!   at its `Desk`. `check` does the health checks.
+//!   at its `Scheduler`. `check` does the health checks.
 //! * `legs` opens legs to agents, or takes idle ones.
 //! * A `Relay` for each connection moves the bytes and drives its `watari_handoff::Arbiter`.
 //! * `Passthrough` selects the connections that the dispatcher relays to backends without opening TLS.
@@ -16,16 +16,16 @@ mod alarm;
 mod check;
 mod clients;
 mod config;
-mod desk;
+mod direction;
 mod drain;
-mod early;
-mod flow;
 mod legs;
 mod listen;
 mod listeners;
 mod metrics;
 mod passthrough;
+mod read_ahead;
 mod relay;
+mod scheduler;
 mod table;
 mod threads;
 
@@ -59,12 +59,12 @@ use crate::threads::Threads;
 /// A running dispatcher. Clones share it.
 #[derive(Clone)]
 pub struct Dispatcher {
-    shared: Arc<Shared>,
+    shared: Arc<DispatcherShared>,
     threads: Threads,
     accepting: Arc<Accepting>,
 }
 
-struct Shared {
+struct DispatcherShared {
     agents: Agents,
     idle_legs: IdleLegs,
     clients: Clients,
@@ -86,7 +86,7 @@ impl Dispatcher {
     ) -> io::Result<Self> {
         let metrics = Metrics::register(registry);
         let (legs_idle, legs_reused) = (metrics.legs_idle.clone(), metrics.legs_reused.clone());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DispatcherShared {
             agents: Agents::new(config),
             idle_legs: IdleLegs::new(legs_idle, legs_reused),
             clients: Clients::default(),
@@ -161,7 +161,7 @@ impl Dispatcher {
             return Err(MoveRefused::AlreadyThere);
         }
         shared.table.asked(id, Instant::now());
-        shared.tell(&owner, &Message::Leave(Leave { connection: id, target: Some(to.clone()), or_end: false }));
+        shared.send(&owner, &Message::Leave(Leave { connection: id, target: Some(to.clone()), or_end: false }));
         Ok(())
     }
 
@@ -213,7 +213,7 @@ pub enum MoveRefused {
 #[error("there is no such agent")]
 pub struct UnknownAgent;
 
-impl Shared {
+impl DispatcherShared {
     /// The limits for clients that connect now.
     fn limits(&self) -> Limits {
         self.agents.settings().config.limits.clone()
@@ -309,17 +309,17 @@ impl Shared {
     /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision.
     fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &Message) {
         if matches!(message, Message::Propose(_) | Message::Held(_)) {
-            self.tell(from, &Message::Gone(connection));
+            self.send(from, &Message::Gone(connection));
         }
     }
 
     /// Sends a message. If that fails, the peer repeats its request.
-    fn tell(&self, to: &NodeName, message: &Message) {
+    fn send(&self, to: &NodeName, message: &Message) {
         note_unsent(to, self.mesh.send(to, message));
     }
 
     /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.
-    fn tell_soon(&self, to: &NodeName, message: &Message) -> bool {
+    fn send_soon(&self, to: &NodeName, message: &Message) -> bool {
         note_unsent(to, self.mesh.send_soon(to, message))
     }
 }

@@ -21,23 +21,23 @@ use watari_sys::{Acceptor, accept_until, tcp};
 use watari_wire::NodeName;
 use watari_wire::proxy::Header;
 
-use crate::Shared;
+use crate::DispatcherShared;
 use crate::agents::Assignment;
 use crate::clients::Presence;
 use crate::config::Limits;
-use crate::desk::{Place, Standing, Stopwatch};
-use crate::early::Early;
 use crate::legs::{Leg, Which};
 use crate::listeners::Who;
 use crate::passthrough::Route;
+use crate::read_ahead::ReadAhead;
 use crate::relay::{Client, Relay};
+use crate::scheduler::{Place, QueuePosition, Stopwatch};
 
 /// The most agents to try for one client.
 const LEGS_TRIED_MAX: usize = 3;
 
 /// Accepts on `listener` until `shutdown`, in the runtime of the caller. A connection stays there to its end.
 pub(crate) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<DispatcherShared>,
     listener: TcpListener,
     who: Who,
     shutdown: &CancellationToken,
@@ -55,12 +55,12 @@ pub(crate) fn start(
 }
 
 /// Logs and counts the reason that a client is refused. The caller then drops its socket, which resets the connection.
-fn refuse(shared: &Shared, client: SocketAddr, reason: &'static str) {
+fn refuse(shared: &DispatcherShared, client: SocketAddr, reason: &'static str) {
     tracing::info!(%client, reason, "client refused");
     shared.metrics.count_refused(reason);
 }
 
-fn admit_client(shared: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: SocketAddr) {
     let limits = shared.limits();
     let admitted = Presence::enter(shared, limits.connections_max).ok_or("full").and_then(|mut presence| {
         let server = stream.local_addr().map_err(|_| "client_gone")?;
@@ -69,15 +69,20 @@ fn admit_client(shared: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
     });
     match admitted {
         Ok((presence, server)) => {
-            let early = Early::default();
-            tokio::spawn(Visit { shared: shared.clone(), presence, stream, address, server, early }.serve());
+            let read_ahead = ReadAhead::default();
+            tokio::spawn(Visit { shared: shared.clone(), presence, stream, address, server, read_ahead }.serve());
         }
         Err(reason) => refuse(shared, address, reason),
     }
 }
 
 /// Admits a client, unless its address is at its limit.
-fn admit(shared: &Shared, presence: &mut Presence, address: SocketAddr, limits: &Limits) -> Result<(), &'static str> {
+fn admit(
+    shared: &DispatcherShared,
+    presence: &mut Presence,
+    address: SocketAddr,
+    limits: &Limits,
+) -> Result<(), &'static str> {
     if !presence.comes_from(address.ip(), limits.connections_per_client_max) {
         return Err("client_full");
     }
@@ -86,7 +91,7 @@ fn admit(shared: &Shared, presence: &mut Presence, address: SocketAddr, limits: 
 }
 
 /// Admits a relay in `proxy_from`, which may report client addresses. Refuses others before reading from them.
-fn admit_relay(shared: &Arc<Shared>, stream: TcpStream, relay: SocketAddr) {
+fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketAddr) {
     let settings = shared.agents.settings();
     let ip = relay.ip().to_canonical();
     if !settings.config.proxy_from.iter().any(|network| network.contains(&ip)) {
@@ -100,16 +105,16 @@ fn admit_relay(shared: &Arc<Shared>, stream: TcpStream, relay: SocketAddr) {
 }
 
 /// Reads the client's address from the relay's PROXY protocol header, and serves the client.
-async fn serve_relayed(shared: Arc<Shared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
+async fn serve_relayed(shared: Arc<DispatcherShared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
     let limits = shared.limits();
-    let mut early = Early::default();
+    let mut read_ahead = ReadAhead::default();
     let identified = async {
-        let (address, server) = identify(&stream, relay, &mut early, &limits).await?;
+        let (address, server) = identify(&stream, relay, &mut read_ahead, &limits).await?;
         admit(&shared, &mut presence, address, &limits)?;
         Ok((address, server))
     };
     match identified.await {
-        Ok((address, server)) => Visit { shared, presence, stream, address, server, early }.serve().await,
+        Ok((address, server)) => Visit { shared, presence, stream, address, server, read_ahead }.serve().await,
         Err(reason) => refuse(&shared, relay, reason),
     }
 }
@@ -118,10 +123,10 @@ async fn serve_relayed(shared: Arc<Shared>, mut presence: Presence, stream: TcpS
 async fn identify(
     stream: &TcpStream,
     relay: SocketAddr,
-    early: &mut Early,
+    read_ahead: &mut ReadAhead,
     limits: &Limits,
 ) -> Result<(SocketAddr, SocketAddr), &'static str> {
-    let header = match timeout(limits.proxy_header_timeout, early.proxy_header(stream)).await {
+    let header = match timeout(limits.proxy_header_timeout, read_ahead.proxy_header(stream)).await {
         Ok(Ok(header)) => header,
         Ok(Err(error)) => {
             tracing::info!(%relay, cause = %error, "cannot read the PROXY protocol header");
@@ -138,13 +143,13 @@ async fn identify(
 
 /// A client that was admitted and is not yet connected to an agent or backend.
 struct Visit {
-    shared: Arc<Shared>,
+    shared: Arc<DispatcherShared>,
     presence: Presence,
     stream: TcpStream,
     address: SocketAddr,
     /// The address that the client connected to.
     server: SocketAddr,
-    early: Early,
+    read_ahead: ReadAhead,
 }
 
 enum Destination {
@@ -158,8 +163,8 @@ impl Visit {
             Ok(destination) => destination,
             Err(reason) => return refuse(&self.shared, self.address, reason),
         };
-        let Self { shared, stream, address, server, early, presence: _presence } = self;
-        let client = Client { stream, address, server, early: early.into_bytes() };
+        let Self { shared, stream, address, server, read_ahead, presence: _presence } = self;
+        let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
             Destination::Agent(found) => Box::new(Relay::new(&shared, client, found)).run().await,
             Destination::Backend(route, backend) => Box::pin(route.serve(&shared, client, backend)).await,
@@ -183,8 +188,8 @@ impl Visit {
         if passthrough.is_empty() {
             return Ok(None);
         }
-        let patience = self.shared.limits().handshake_timeout;
-        match timeout(patience, self.early.server_name(&self.stream)).await {
+        let limit = self.shared.limits().handshake_timeout;
+        match timeout(limit, self.read_ahead.server_name(&self.stream)).await {
             Ok(Ok(name)) => Ok(name.and_then(|name| passthrough.route(&name).cloned())),
             Ok(Err(_)) => Err("client_gone"),
             Err(_) => Err("hello_slow"),
@@ -197,7 +202,7 @@ impl Visit {
         let assignment = tokio::select! {
             biased;
             assigned = self.shared.agents.place(client, &self.shared.metrics) => assigned?,
-            () = self.early.until_gone(&self.stream) => return Err("client_gone"),
+            () = self.read_ahead.until_gone(&self.stream) => return Err("client_gone"),
         };
         find_leg(&self.shared, client, assignment, Which::Any).await
     }
@@ -215,15 +220,19 @@ pub(crate) struct Found {
 
 /// Finds another agent for a connection of `client`, because the first agent, `gone`, was lost before it answered. The
 /// leg is a new one. If there is no other agent, `gone` is tried again: perhaps only its leg was lost.
-pub(crate) async fn find_again(shared: &Shared, client: IpAddr, gone: NodeName) -> Result<Found, &'static str> {
-    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, Standing::Again);
+pub(crate) async fn find_again(
+    shared: &DispatcherShared,
+    client: IpAddr,
+    gone: NodeName,
+) -> Result<Found, &'static str> {
+    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, QueuePosition::Again);
     let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
     find_leg(shared, client, assignment, Which::New).await
 }
 
 /// Opens a leg to the assigned agent, or to another one if that fails.
 async fn find_leg(
-    shared: &Shared,
+    shared: &DispatcherShared,
     client: IpAddr,
     mut assignment: Assignment,
     which: Which,
@@ -246,6 +255,6 @@ async fn find_leg(
             return Err("no_leg");
         }
         drop((place, reserved));
-        assignment = shared.agents.assign(client, &failed, Standing::Again).map_err(|_| "no_leg")?;
+        assignment = shared.agents.assign(client, &failed, QueuePosition::Again).map_err(|_| "no_leg")?;
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use watari_sys::Acceptor;
 
 use crate::threads::Threads;
-use crate::{Shared, listen};
+use crate::{DispatcherShared, listen};
 
 /// The addresses on which clients are accepted: for each address one listener for each thread, or only the addresses.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Group {
 impl Accepting {
     /// Accepts on `listeners` until `shutdown`.
     pub(crate) fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<DispatcherShared>,
         threads: &Threads,
         listeners: Listeners,
         shutdown: &CancellationToken,
@@ -81,7 +81,7 @@ impl Accepting {
     /// Accepts on exactly the `wanted` addresses. `added` has the listeners for those that are missing so far.
     pub(crate) async fn set(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<DispatcherShared>,
         wanted: &Listeners<SocketAddr>,
         added: Listeners,
     ) -> io::Result<()> {
@@ -113,7 +113,7 @@ impl Accepting {
 
 /// Accepts on all of `listeners`, or on none if one fails.
 fn start_each(
-    shared: &Arc<Shared>,
+    shared: &Arc<DispatcherShared>,
     threads: &Threads,
     listeners: Listeners,
     shutdown: &CancellationToken,

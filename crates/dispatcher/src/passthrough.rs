@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use watari_sys::tcp;
 use watari_wire::proxy::Header;
 
-use crate::Shared;
+use crate::DispatcherShared;
 use crate::config::{Limits, PassthroughRule};
-use crate::flow::{Broken, Flow, Written};
+use crate::direction::{Broken, Direction, Written};
 use crate::metrics::Metrics;
 use crate::relay::Client;
 
@@ -74,10 +74,10 @@ impl Route {
     }
 
     /// Relays between the client and a backend until both streams have ended, or one fails.
-    pub(crate) async fn serve(&self, shared: &Shared, client: Client, backend: TcpStream) {
+    pub(crate) async fn serve(&self, shared: &DispatcherShared, client: Client, backend: TcpStream) {
         let limits = shared.limits();
         shared.metrics.passed_through.inc();
-        let mut up = Flow::holding(client.early);
+        let mut up = Direction::holding(client.read_ahead);
         if self.proxy_protocol {
             let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
             let mut head = Vec::new();
@@ -116,7 +116,7 @@ impl Route {
 async fn relay(
     client: &TcpStream,
     backend: &TcpStream,
-    up: Flow,
+    up: Direction,
     limits: &Limits,
     metrics: &Metrics,
 ) -> io::Result<()> {
@@ -127,7 +127,7 @@ async fn relay(
         metrics.bytes_spliced.inc_by(written.spliced as u64);
     };
     let up = one_way(client, backend, up, |written| count(written, &metrics.bytes_to_backends));
-    let down = one_way(backend, client, Flow::default(), |written| count(written, &metrics.bytes_to_clients));
+    let down = one_way(backend, client, Direction::default(), |written| count(written, &metrics.bytes_to_clients));
     tokio::select! {
         relayed = async { tokio::try_join!(up, down) } => relayed.map(|_| ()),
         () = idle(&last, limits.idle_timeout) => Err(io::ErrorKind::TimedOut.into()),
@@ -143,23 +143,28 @@ impl LastByte {
     }
 }
 
-/// Returns when no byte has been written for `patience`.
-async fn idle(last: &LastByte, patience: Duration) {
+/// Returns when no byte has been written for `limit`.
+async fn idle(last: &LastByte, limit: Duration) {
     loop {
-        let end = *last.at() + patience;
+        let end = *last.at() + limit;
         sleep_until(end).await;
-        if *last.at() + patience <= Instant::now() {
+        if *last.at() + limit <= Instant::now() {
             return;
         }
     }
 }
 
-/// Relays one stream to its end, and calls `count` for each write. `flow` holds bytes that wait from the start.
-async fn one_way(from: &TcpStream, to: &TcpStream, mut flow: Flow, count: impl Fn(Written)) -> io::Result<()> {
+/// Relays one stream to its end, and calls `count` for each write. `direction` holds bytes that wait from the start.
+async fn one_way(
+    from: &TcpStream,
+    to: &TcpStream,
+    mut direction: Direction,
+    count: impl Fn(Written),
+) -> io::Result<()> {
     loop {
-        if flow.is_empty() {
+        if direction.is_empty() {
             from.readable().await?;
-            match flow.pass(from, to) {
+            match direction.pass(from, to) {
                 Ok((0, _)) => {
                     tcp::finish(to);
                     return Ok(());
@@ -170,7 +175,7 @@ async fn one_way(from: &TcpStream, to: &TcpStream, mut flow: Flow, count: impl F
             }
         } else {
             to.writable().await?;
-            count(flow.write_to(to)?);
+            count(direction.write_to(to)?);
         }
     }
 }

@@ -16,13 +16,13 @@ use watari_sys::tcp;
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, LegKept, Message, NodeName};
 
-use crate::Shared;
+use crate::DispatcherShared;
 use crate::alarm::Alarm;
 use crate::config::Limits;
-use crate::desk::Stopwatch;
-use crate::flow::{Broken, Flow, Written};
+use crate::direction::{Broken, Direction, Written};
 use crate::legs::{Leg, Which};
 use crate::listen::{self, Found};
+use crate::scheduler::Stopwatch;
 
 /// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -54,7 +54,7 @@ pub(crate) struct Client {
     /// The address that the client connected to.
     pub(crate) server: SocketAddr,
     /// The bytes that were already read from the client.
-    pub(crate) early: Vec<u8>,
+    pub(crate) read_ahead: Vec<u8>,
 }
 
 /// The state of the client's stream.
@@ -82,7 +82,7 @@ type Finding = Pin<Box<dyn Future<Output = Result<Found, &'static str>> + Send>>
 
 /// Relays one connection until it is over.
 pub(crate) struct Relay {
-    shared: Arc<Shared>,
+    shared: Arc<DispatcherShared>,
     id: ConnectionId,
     inputs: mpsc::Receiver<Input>,
     client_address: SocketAddr,
@@ -95,9 +95,9 @@ pub(crate) struct Relay {
     bulk: Option<NodeName>,
     actions: Vec<ArbiterAction>,
     /// From the client to the owner's leg.
-    up: Flow,
+    up: Direction,
     /// From the owner's leg to the client.
-    down: Flow,
+    down: Direction,
     from_client: FromClient,
     to_client: ToClient,
     /// Bytes that were read after the end of the stream to the client.
@@ -155,12 +155,12 @@ struct Deadlines {
 
 impl Relay {
     /// Creates a relay between `client` and its first leg.
-    pub(crate) fn new(shared: &Arc<Shared>, client: Client, found: Found) -> Self {
+    pub(crate) fn new(shared: &Arc<DispatcherShared>, client: Client, found: Found) -> Self {
         let Found { leg, place, reserved, stopwatch } = found;
         let arbiter = Arbiter::new(place.agent().clone());
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
         let (id, inputs) = shared.table.insert(client.address, place, reserved);
-        let up = Flow::holding(client.early);
+        let up = Direction::holding(client.read_ahead);
         let now = Instant::now();
         let limits = shared.limits();
         Self {
@@ -175,7 +175,7 @@ impl Relay {
             bulk,
             actions: Vec::new(),
             up: if leg.reused { up.keeping_copy() } else { up },
-            down: Flow::default(),
+            down: Direction::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
             discarded: 0,
@@ -430,7 +430,7 @@ impl Relay {
     fn begin_again(&mut self, said: Vec<u8>) {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a reused leg");
         self.shared.idle_legs.forget(self.arbiter.owner());
-        self.up = Flow::holding(said);
+        self.up = Direction::holding(said);
         self.leg_use = LegUse::Regular;
         let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
         self.finding = Some(Box::pin(async move { listen::find_again(&shared, client, gone).await }));
@@ -510,7 +510,7 @@ impl Relay {
                 self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, Which::Any).await) }));
             }
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
-                self.shared.tell(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
+                self.shared.send(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
             }
             ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
                 self.commit(&source, &target, epoch, rx_offset, tail_offset);
@@ -522,12 +522,12 @@ impl Relay {
                 self.connecting = None;
                 self.prepared = None;
                 self.leg_use = LegUse::Irregular;
-                self.tell_aborted(&source, epoch, reason);
-                self.tell_aborted(&target, epoch, reason);
+                self.send_aborted(&source, epoch, reason);
+                self.send_aborted(&target, epoch, reason);
             }
-            ArbiterAction::TellAborted { to, epoch, reason } => self.tell_aborted(&to, epoch, reason),
-            ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
-            ArbiterAction::TellGone { to } => self.shared.tell(&to, &Message::Gone(connection)),
+            ArbiterAction::SendAborted { to, epoch, reason } => self.send_aborted(&to, epoch, reason),
+            ArbiterAction::SendCommitted { to, epoch } => self.send_committed(&to, epoch),
+            ArbiterAction::SendGone { to } => self.shared.send(&to, &Message::Gone(connection)),
             ArbiterAction::FinishClient => {
                 self.to_client = ToClient::Finishing;
                 self.deadlines.handshake = None;
@@ -549,7 +549,7 @@ impl Relay {
         self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
         match left {
             Some(left) if is_clean => self.keep_leg(left, source, epoch, rx_offset),
-            _ => self.tell_committed(source, epoch),
+            _ => self.send_committed(source, epoch),
         }
     }
 
@@ -566,7 +566,7 @@ impl Relay {
     /// Keeps a leg on which this connection writes nothing more after `rx_offset` of the client's stream.
     fn keep_leg(&self, leg: TcpStream, agent: &NodeName, epoch: Epoch, rx_offset: u64) {
         let kept = LegKept { connection: self.id, epoch, rx_offset };
-        if self.shared.tell_soon(agent, &Message::LegKept(kept)) {
+        if self.shared.send_soon(agent, &Message::LegKept(kept)) {
             self.shared.idle_legs.keep(agent, leg, Instant::now());
         }
     }
@@ -603,12 +603,12 @@ impl Relay {
         }
     }
 
-    fn tell_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_wire::AbortReason) {
-        self.shared.tell(to, &Message::Aborted(Aborted { connection: self.id, epoch, reason }));
+    fn send_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_wire::AbortReason) {
+        self.shared.send(to, &Message::Aborted(Aborted { connection: self.id, epoch, reason }));
     }
 
-    fn tell_committed(&self, to: &NodeName, epoch: Epoch) {
-        self.shared.tell_soon(to, &Message::Committed(Decided { connection: self.id, epoch }));
+    fn send_committed(&self, to: &NodeName, epoch: Epoch) {
+        self.shared.send_soon(to, &Message::Committed(Decided { connection: self.id, epoch }));
     }
 
     fn reset(&mut self, cause: ResetCause) {
@@ -695,11 +695,11 @@ impl Deadlines {
             return;
         }
         self.timer = timer.map(|timer| {
-            let patience = match timer {
+            let limit = match timer {
                 ArbiterTimer::Move => limits.move_timeout,
                 ArbiterTimer::Final => limits.final_timeout,
             };
-            (timer, Instant::now() + patience)
+            (timer, Instant::now() + limit)
         });
     }
 

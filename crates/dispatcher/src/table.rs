@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use watari_handoff::ArbiterEvent;
 use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
 
-use crate::desk::Place;
 use crate::drain::{ASK_AGAIN, Leaver, Leavers};
 use crate::relay::Input;
+use crate::scheduler::Place;
 
 /// Messages that may wait for one relay. A relay always reads them, and a move has fewer. More mean that a peer floods.
 const INBOX_LEN: usize = 32;
@@ -260,15 +260,15 @@ mod tests {
     use watari_wire::Epoch;
 
     use super::*;
-    use crate::desk::Desk;
+    use crate::scheduler::Scheduler;
 
     /// The second attempt may be at the same agent, with the same tenure.
     #[test]
     fn messages_about_the_first_attempt_do_not_reach_the_second() {
-        let (table, desk) = (Table::new().unwrap(), Arc::<Desk>::default());
+        let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
-        let (first, mut of_first) = table.insert(client, desk.place(&agent), None);
-        let (second, mut of_second) = table.begin_again(first, client, desk.place(&agent), None);
+        let (first, mut of_first) = table.insert(client, scheduler.place(&agent), None);
+        let (second, mut of_second) = table.begin_again(first, client, scheduler.place(&agent), None);
         assert_ne!(first, second);
         let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
         assert!(!table.send(first, end()));
@@ -276,6 +276,6 @@ mod tests {
         assert!(table.send(second, end()));
         assert!(matches!(of_second.try_recv(), Ok(Input::Arbiter(event)) if *event == end()));
         let listed: Vec<_> = table.statuses().iter().map(|status| status.id).collect();
-        assert_eq!((listed, desk.connections(&agent)), (vec![second], 1));
+        assert_eq!((listed, scheduler.connections(&agent)), (vec![second], 1));
     }
 }

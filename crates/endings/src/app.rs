@@ -5,7 +5,7 @@ use watari_packets::{Segment, Timestamp};
 use crate::ending::Side;
 use crate::http::{Dialogue, Http, Pending, begins_request};
 use crate::tls::{ALERT, APPLICATION_DATA, HANDSHAKE, Handshake, Tls, TlsVersion, begins_record, is_small};
-use crate::turn::State;
+use crate::turn::TurnState;
 
 /// The protocol of the data. The client's first data decide it.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub(crate) struct Answer {
 
 impl App {
     /// Takes data of the client. Returns whether they belong to a request.
-    pub(crate) fn see_client(&mut self, place: Place, segment: &Segment<'_>, turn: State) -> bool {
+    pub(crate) fn see_client(&mut self, place: Place, segment: &Segment<'_>, turn: TurnState) -> bool {
         if matches!(self, Self::Unknown) {
             *self = Self::recognize(place, segment);
         }
@@ -138,9 +138,9 @@ impl App {
     }
 
     /// Whether an answer in this state lasts until the server closes.
-    pub(crate) fn ends_with_stream(&self, turn: State) -> bool {
+    pub(crate) fn ends_with_stream(&self, turn: TurnState) -> bool {
         match self {
-            Self::Http(dialogue) => turn == State::Answering && dialogue.ends_with_stream(),
+            Self::Http(dialogue) => turn == TurnState::Answering && dialogue.ends_with_stream(),
             _ => false,
         }
     }
@@ -151,9 +151,9 @@ impl App {
     }
 
     /// Whether an answer in this state is known to be incomplete.
-    pub(crate) fn lacks(&self, turn: State) -> bool {
+    pub(crate) fn lacks(&self, turn: TurnState) -> bool {
         match self {
-            Self::Http(dialogue) => turn == State::Answering && dialogue.lacks(),
+            Self::Http(dialogue) => turn == TurnState::Answering && dialogue.lacks(),
             _ => false,
         }
     }

@@ -6,11 +6,11 @@ use watari_packets::Timestamp;
 
 use crate::connection::Connection;
 use crate::ending::{Ending, Phase, Side};
-use crate::flow::Flow;
 use crate::half::Close;
 use crate::sequence::{is_before, is_upto};
 use crate::settings::Settings;
-use crate::turn::State;
+use crate::tracked::TrackedConnection;
+use crate::turn::TurnState;
 
 /// Why a connection is reported that neither side closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Left {
 /// again.
 const COPY_MAX: Duration = Duration::from_millis(100);
 
-impl Flow {
+impl TrackedConnection {
     /// The report of the connection at `now`.
     pub(crate) fn conclude(&self, left: Left, now: Timestamp, settings: &Settings) -> Connection {
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
@@ -47,7 +47,7 @@ impl Flow {
             phase,
             closed_by: closed_by.filter(|_| ending != Ending::Backscatter),
             is_delivered: self.is_delivered(closed_by, phase),
-            was_overdue: self.is_knock_overdue && self.is_knocking()
+            was_overdue: self.is_connect_overdue && self.is_connecting()
                 || self.turn.is_overdue && self.waits_since().is_some(),
             handshake: self.established.filter(|_| client.syns > 0).map(|at| at.since(self.started)),
             requests: self.turn.requests.saturating_add(self.app.pending()),
@@ -92,7 +92,7 @@ impl Flow {
             Some(Side::Server) => Ending::SReset,
             None if server.packets > 0 => Ending::Open,
             // A client sends a second SYN because the first got no answer, except if it is a duplicate of the capture.
-            None if left == Left::Cut && is_first && now.since(self.started) < settings.knock_patience => Ending::Open,
+            None if left == Left::Cut && is_first && now.since(self.started) < settings.connect_overdue => Ending::Open,
             None => Ending::NoAnswer,
         }
     }
@@ -163,12 +163,12 @@ impl Flow {
     /// The phase when the client closed, by the part of the answer that it had.
     fn phase_of_client(&self, knew: Option<u32>, after: Phase) -> Phase {
         let turn = &self.turn;
-        if turn.state == State::Asked || knew.is_some_and(|knew| is_upto(knew, turn.answer)) {
+        if turn.state == TurnState::Asked || knew.is_some_and(|knew| is_upto(knew, turn.answer)) {
             return Phase::BeforeAnswer;
         }
         let has_all = knew.is_none_or(|knew| is_upto(turn.end, knew));
         // With a closed window nothing more could come, and the server had not shown the end of the answer.
-        let is_shut = turn.state == State::Answering && self.is_shut;
+        let is_shut = turn.state == TurnState::Answering && self.is_shut;
         let is_cut = is_shut || self.app.lacks(turn.state) || self.app.ends_with_stream(turn.state);
         if has_all && !is_cut { after } else { Phase::InAnswer }
     }
@@ -176,7 +176,7 @@ impl Flow {
     /// The phase when the server closed, by the part of the request that it had and the answer that it had sent.
     fn phase_of_server(&self, knew: Option<u32>, is_reset: bool, after: Phase) -> Phase {
         let turn = &self.turn;
-        if turn.state == State::Asked {
+        if turn.state == TurnState::Asked {
             // The request crossed the close.
             if knew.is_some_and(|knew| is_upto(knew, turn.asked)) && !is_reset {
                 return if turn.requests == 1 { Phase::BeforeRequest } else { after };
@@ -187,7 +187,7 @@ impl Flow {
         let heard = server.reset.and_then(|reset| reset.heard);
         let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, turn.end));
         let lacks = self.app.lacks(turn.state) || is_reset && self.app.ends_with_stream(turn.state);
-        let is_cut = turn.state == State::Answering && (lacks || is_reset && is_in_flight);
+        let is_cut = turn.state == TurnState::Answering && (lacks || is_reset && is_in_flight);
         if is_cut { Phase::InAnswer } else { after }
     }
 
@@ -198,8 +198,8 @@ impl Flow {
         let has_all = self.half(Side::Client).has_acked(turn.end);
         match turn.state {
             _ if turn.requests == 0 => Phase::BeforeRequest,
-            State::Quiet | State::Asked => Phase::BeforeAnswer,
-            State::Answering if self.app.lacks(turn.state) || !is_quiet || !has_all => Phase::InAnswer,
+            TurnState::Quiet | TurnState::Asked => Phase::BeforeAnswer,
+            TurnState::Answering if self.app.lacks(turn.state) || !is_quiet || !has_all => Phase::InAnswer,
             _ if is_quiet => Phase::Idle,
             _ => Phase::AfterAnswer,
         }
@@ -208,7 +208,7 @@ impl Flow {
     /// Whether the client has the whole answer to its last request.
     fn is_delivered(&self, closed_by: Option<Side>, phase: Phase) -> bool {
         let (turn, client, server) = (&self.turn, self.half(Side::Client), self.half(Side::Server));
-        if matches!(turn.state, State::Quiet | State::Asked) || self.app.lacks(turn.state) {
+        if matches!(turn.state, TurnState::Quiet | TurnState::Asked) || self.app.lacks(turn.state) {
             return false;
         }
         // A client that was not captured shows no acknowledgments.
@@ -221,7 +221,7 @@ impl Flow {
         let is_shut = closed_by == Some(Side::Client) && self.is_shut;
         let is_reset =
             client.is_cut_off() && phase == Phase::Idle || server.is_cut_off() && phase == Phase::AfterAnswer;
-        let is_whole = turn.state == State::Answered
+        let is_whole = turn.state == TurnState::Answered
             || server.fin.is_some() && server.reset.is_none() && !is_shut
             || matches!(phase, Phase::AfterAnswer | Phase::Idle) && !is_reset;
         has_it && is_whole

@@ -81,7 +81,7 @@ pub struct Overdue {
     /// When it became overdue.
     pub at: Timestamp,
     /// Whether it is the SYN that has no answer.
-    pub is_knock: bool,
+    pub is_connect: bool,
 }
 
 /// A connection was evicted before its handshake was complete, or before anything of one of its sides was seen.

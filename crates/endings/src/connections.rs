@@ -9,12 +9,12 @@ use watari_packets::{Flags, Segment, Timestamp};
 use crate::app::App;
 use crate::close::Left;
 use crate::connection::{Event, Evicted, Opened, Overdue};
-use crate::early::{Early, Waiting};
 use crate::ending::Side;
-use crate::flow::{Cause, Flow, Stage};
 use crate::key::Key;
 use crate::lists::Lists;
+use crate::reorder::{ReorderBuffer, Waiting};
 use crate::settings::Settings;
+use crate::tracked::{Cause, Stage, TrackedConnection};
 use crate::wheel::Wheel;
 
 /// Follows connections. Pass each segment to [`Connections::observe`], or only the time to [`Connections::advance`].
@@ -23,12 +23,12 @@ use crate::wheel::Wheel;
 pub struct Connections {
     settings: Settings,
     now: Timestamp,
-    flows: Vec<Option<Flow>>,
+    slots: Vec<Option<TrackedConnection>>,
     free: Vec<u32>,
     index: HashTable<u32>,
     wheel: Wheel,
     classes: Lists,
-    early: Early,
+    reorder: ReorderBuffer,
     events: VecDeque<Event>,
     counts: Counts,
 }
@@ -65,12 +65,12 @@ impl Connections {
         Self {
             settings,
             now: Timestamp(0),
-            flows: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
             wheel: Wheel::new(),
             classes: Lists::new(4),
-            early: Early::default(),
+            reorder: ReorderBuffer::default(),
             events: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -81,8 +81,8 @@ impl Connections {
         self.advance(segment.time);
         let (key, source_is_first) = Key::new(segment.source, segment.destination);
         let hash = key.hash(self.settings.seed);
-        let flows = &self.flows;
-        let found = self.index.find(hash, |id| flow(flows, *id).is_some_and(|flow| flow.key == key)).copied();
+        let slots = &self.slots;
+        let found = self.index.find(hash, |id| tracked(slots, *id).is_some_and(|tracked| tracked.key == key)).copied();
         if found.is_none_or(|id| !self.go_on(id, source_is_first, segment)) {
             self.begin(key, hash, source_is_first, segment);
         }
@@ -110,10 +110,10 @@ impl Connections {
 
     /// Ends the input: all connections are reported as they are.
     pub fn finish(&mut self) {
-        while let Some(id) = self.early.first() {
+        while let Some(id) = self.reorder.first() {
             self.release(id, true);
         }
-        for id in 0..self.flows.len() as u32 {
+        for id in 0..self.slots.len() as u32 {
             self.catch_up(id);
             self.report(id, Left::Cut);
             self.forget(id);
@@ -131,18 +131,18 @@ impl Connections {
 
     /// Takes a segment between the ends of a held connection. False if the segment does not belong to it.
     fn go_on(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) -> bool {
-        let Some(flow) = flow(&self.flows, id) else { return false };
-        if self.settings.timeout < segment.time.since(flow.started) {
+        let Some(tracked) = tracked(&self.slots, id) else { return false };
+        if self.settings.timeout < segment.time.since(tracked.started) {
             self.catch_up(id);
         }
-        let Some(flow) = self::flow(&self.flows, id) else { return false };
-        let side = flow.side(source_is_first);
-        if flow.is_early(side, segment) {
+        let Some(tracked) = self::tracked(&self.slots, id) else { return false };
+        let side = tracked.side(source_is_first);
+        if tracked.is_early(side, segment) {
             self.hold(id, source_is_first, segment);
             return true;
         }
-        if flow.stage == Stage::Ahead {
-            if self.early.any(id, |it| it.follows(source_is_first, segment)) {
+        if tracked.stage == Stage::Ahead {
+            if self.reorder.any(id, |it| it.follows(source_is_first, segment)) {
                 self.start(id, source_is_first, segment);
                 self.release(id, false);
                 return true;
@@ -151,7 +151,7 @@ impl Connections {
             self.release(id, true);
             return self.go_on(id, source_is_first, segment);
         }
-        if flow.is_left_behind(side, segment) {
+        if tracked.is_left_behind(side, segment) {
             self.release(id, true);
             self.report(id, Left::Silent);
             self.forget(id);
@@ -165,66 +165,66 @@ impl Connections {
     }
 
     fn see(&mut self, id: u32, side: Side, segment: &Segment<'_>) {
-        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
-        let stage = flow.stage;
+        let Some(tracked) = tracked_mut(&mut self.slots, id) else { return };
+        let stage = tracked.stage;
         if stage == Stage::Over {
-            if flow.see_rest(side, segment) {
-                let (at, _) = flow.due(&self.settings);
+            if tracked.see_rest(side, segment) {
+                let (at, _) = tracked.due(&self.settings);
                 self.classes.push(OVER, id);
                 self.wheel.set_soon(id, at);
             }
             return;
         }
-        if !flow.see(side, segment, &mut self.events) {
+        if !tracked.see(side, segment, &mut self.events) {
             return;
         }
-        let (at, _) = flow.due(&self.settings);
+        let (at, _) = tracked.due(&self.settings);
         // Only these two can change the list that it belongs to.
-        let is_first = flow.half(side).packets == 1;
-        if (is_first || stage != flow.stage) && self.classes.list(id) != Some(class(flow)) {
-            self.classes.push(class(flow), id);
+        let is_first = tracked.half(side).packets == 1;
+        if (is_first || stage != tracked.stage) && self.classes.list(id) != Some(class(tracked)) {
+            self.classes.push(class(tracked), id);
         }
         self.wheel.set_soon(id, at);
     }
 
     /// Keeps a segment until the one that it follows arrives.
     fn hold(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
-        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
-        flow.early += 1;
-        self.early.hold(id, source_is_first, segment);
+        let Some(tracked) = tracked_mut(&mut self.slots, id) else { return };
+        tracked.held += 1;
+        self.reorder.hold(id, source_is_first, segment);
         self.release_due();
     }
 
     /// Releases the segments of connections that have waited long enough, or that are too many.
     fn release_due(&mut self) {
-        while let Some(id) = self.early.due(self.now) {
+        while let Some(id) = self.reorder.due(self.now) {
             self.release(id, true);
         }
     }
 
     fn waits(&self, id: u32) -> bool {
-        flow(&self.flows, id).is_some_and(|flow| flow.early > 0)
+        tracked(&self.slots, id).is_some_and(|tracked| tracked.held > 0)
     }
 
     /// Processes held segments of a connection: those that are no longer ahead, or all.
     fn release(&mut self, id: u32, all: bool) {
-        if flow(&self.flows, id).is_some_and(|flow| flow.stage == Stage::Ahead) {
+        if tracked(&self.slots, id).is_some_and(|tracked| tracked.stage == Stage::Ahead) {
             if !all {
                 return;
             }
-            let first = self.early.take(id, Waiting::is_answer_to_syn);
-            let Some(first) = first.or_else(|| self.early.take(id, |_| true)) else { return };
-            if let Some(flow) = flow_mut(&mut self.flows, id) {
-                flow.early -= 1;
+            let first = self.reorder.take(id, Waiting::is_answer_to_syn);
+            let Some(first) = first.or_else(|| self.reorder.take(id, |_| true)) else { return };
+            if let Some(tracked) = tracked_mut(&mut self.slots, id) {
+                tracked.held -= 1;
             }
             self.start(id, first.source_is_first, &first.segment());
         }
-        while let Some(flow) = flow(&self.flows, id).filter(|flow| flow.early > 0) {
-            let is_next = |it: &Waiting| all || !flow.is_early(flow.side(it.source_is_first), &it.segment());
-            let Some(next) = self.early.take(id, is_next) else { return };
-            let side = flow.side(next.source_is_first);
-            if let Some(flow) = flow_mut(&mut self.flows, id) {
-                flow.early -= 1;
+        while let Some(tracked) = tracked(&self.slots, id).filter(|tracked| tracked.held > 0) {
+            let is_next = |it: &Waiting| all || !tracked.is_early(tracked.side(it.source_is_first), &it.segment());
+            let Some(next) = self.reorder.take(id, is_next) else { return };
+            let side = tracked.side(next.source_is_first);
+            if let Some(tracked) = tracked_mut(&mut self.slots, id) {
+                tracked.held -= 1;
             }
             self.see(id, side, &next.segment());
         }
@@ -236,12 +236,13 @@ impl Connections {
             self.counts.stray += 1;
             return;
         };
-        let ahead = Flow::ahead(key, segment.time);
+        let ahead = TrackedConnection::ahead(key, segment.time);
         if ahead.is_early(sender, segment) {
             let id = self.place(hash, ahead);
             self.hold(id, source_is_first, segment);
         } else if self.make_room() {
-            let id = self.place(hash, Flow::new(key, source_is_first == (sender == Side::Client), segment));
+            let id =
+                self.place(hash, TrackedConnection::new(key, source_is_first == (sender == Side::Client), segment));
             self.opened(id, sender, segment);
         } else {
             self.counts.untracked += 1;
@@ -251,40 +252,40 @@ impl Connections {
     /// Begins a connection whose segments were held, with this segment, if there is room.
     fn start(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
         let sender = self.sender(segment).filter(|_| self.make_room());
-        let (Some(sender), Some(ahead)) = (sender, flow_mut(&mut self.flows, id)) else {
+        let (Some(sender), Some(ahead)) = (sender, tracked_mut(&mut self.slots, id)) else {
             self.counts.untracked += 1;
             self.forget(id);
             return;
         };
-        let early = ahead.early;
-        *ahead = Flow::new(ahead.key, source_is_first == (sender == Side::Client), segment);
-        ahead.early = early;
+        let held = ahead.held;
+        *ahead = TrackedConnection::new(ahead.key, source_is_first == (sender == Side::Client), segment);
+        ahead.held = held;
         self.opened(id, sender, segment);
     }
 
-    fn place(&mut self, hash: u64, flow: Flow) -> u32 {
-        let id = self.free.pop().unwrap_or(self.flows.len() as u32);
-        if self.flows.len() == id as usize {
-            self.flows.push(None);
+    fn place(&mut self, hash: u64, tracked: TrackedConnection) -> u32 {
+        let id = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if self.slots.len() == id as usize {
+            self.slots.push(None);
         }
-        self.flows[id as usize] = Some(flow);
-        let (flows, seed) = (&self.flows, self.settings.seed);
-        self.index.insert_unique(hash, id, |id| self::flow(flows, *id).map_or(0, |flow| flow.key.hash(seed)));
+        self.slots[id as usize] = Some(tracked);
+        let (slots, seed) = (&self.slots, self.settings.seed);
+        self.index.insert_unique(hash, id, |id| self::tracked(slots, *id).map_or(0, |tracked| tracked.key.hash(seed)));
         id
     }
 
     /// Reports the begin of a connection and takes its first segment.
     fn opened(&mut self, id: u32, sender: Side, segment: &Segment<'_>) {
-        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
+        let Some(tracked) = tracked_mut(&mut self.slots, id) else { return };
         if sender == Side::Server {
-            flow.flip();
+            tracked.flip();
         }
-        let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
-        self.classes.push(class(flow), id);
+        let opened = Opened { client: tracked.end(Side::Client), server: tracked.end(Side::Server), at: segment.time };
+        self.classes.push(class(tracked), id);
         self.events.push_back(Event::Opened(opened));
         self.see(id, sender, segment);
-        if let Some(flow) = self::flow(&self.flows, id) {
-            self.wheel.set(id, flow.due(&self.settings).0);
+        if let Some(tracked) = self::tracked(&self.slots, id) {
+            self.wheel.set(id, tracked.due(&self.settings).0);
         }
     }
 
@@ -324,12 +325,12 @@ impl Connections {
     }
 
     fn evict(&mut self, id: u32) {
-        if let Some(flow) = flow(&self.flows, id) {
+        if let Some(tracked) = tracked(&self.slots, id) {
             self.counts.evicted += 1;
-            let server = flow.end(Side::Server);
+            let server = tracked.end(Side::Server);
             // A client that acknowledges has got an answer, seen or not.
-            let is_answered = flow.is_established || !flow.is_knocking();
-            let was_overdue = flow.is_knock_overdue;
+            let is_answered = tracked.is_established || !tracked.is_connecting();
+            let was_overdue = tracked.is_connect_overdue;
             self.events.push_back(Event::Evicted(Evicted { server, at: self.now, is_answered, was_overdue }));
         }
         self.forget(id);
@@ -337,8 +338,9 @@ impl Connections {
 
     /// Processes timeouts that have passed; the timing wheel is less exact.
     fn catch_up(&mut self, id: u32) {
-        let is_due = |flow: &Flow| flow.stage != Stage::Over && flow.due(&self.settings).0 < self.now;
-        if flow(&self.flows, id).is_some_and(is_due) {
+        let is_due =
+            |tracked: &TrackedConnection| tracked.stage != Stage::Over && tracked.due(&self.settings).0 < self.now;
+        if tracked(&self.slots, id).is_some_and(is_due) {
             self.look_at(id);
             self.catch_up(id);
         }
@@ -346,21 +348,21 @@ impl Connections {
 
     /// Processes a connection that the timing wheel returned.
     fn look_at(&mut self, id: u32) {
-        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
-        let (at, cause) = flow.due(&self.settings);
+        let Some(tracked) = tracked_mut(&mut self.slots, id) else { return };
+        let (at, cause) = tracked.due(&self.settings);
         if self.now < at {
             self.wheel.set(id, at);
             return;
         }
         match cause {
-            Cause::KnockOverdue | Cause::RequestOverdue => {
-                let is_knock = cause == Cause::KnockOverdue;
-                let since = if is_knock { flow.started } else { flow.waits_since().unwrap_or(at) };
-                flow.is_knock_overdue |= is_knock;
-                flow.turn.is_overdue |= !is_knock;
-                let (client, server) = (flow.end(Side::Client), flow.end(Side::Server));
-                self.events.push_back(Event::Overdue(Overdue { client, server, since, at, is_knock }));
-                let (at, _) = flow.due(&self.settings);
+            Cause::ConnectOverdue | Cause::RequestOverdue => {
+                let is_connect = cause == Cause::ConnectOverdue;
+                let since = if is_connect { tracked.started } else { tracked.waits_since().unwrap_or(at) };
+                tracked.is_connect_overdue |= is_connect;
+                tracked.turn.is_overdue |= !is_connect;
+                let (client, server) = (tracked.end(Side::Client), tracked.end(Side::Server));
+                self.events.push_back(Event::Overdue(Overdue { client, server, since, at, is_connect }));
+                let (at, _) = tracked.due(&self.settings);
                 self.wheel.set(id, at);
             }
             Cause::Timeout => self.report_at(id, Left::Timeout, at),
@@ -375,12 +377,14 @@ impl Connections {
 
     /// Reports how a connection ended, and keeps its entry for late segments.
     fn report_at(&mut self, id: u32, left: Left, at: Timestamp) {
-        let Some(flow) = flow_mut(&mut self.flows, id).filter(|flow| flow.stage != Stage::Over) else { return };
-        let connection = flow.conclude(left, at, &self.settings);
-        flow.tell_last(&mut self.events);
-        flow.bury(self.now);
+        let Some(tracked) = tracked_mut(&mut self.slots, id).filter(|tracked| tracked.stage != Stage::Over) else {
+            return;
+        };
+        let connection = tracked.conclude(left, at, &self.settings);
+        tracked.tell_last(&mut self.events);
+        tracked.bury(self.now);
         self.events.push_back(Event::Closed(Box::new(connection)));
-        let (at, _) = flow.due(&self.settings);
+        let (at, _) = tracked.due(&self.settings);
         if at <= self.now {
             self.forget(id);
             return;
@@ -395,12 +399,12 @@ impl Connections {
     }
 
     fn forget(&mut self, id: u32) {
-        let Some(flow) = flow(&self.flows, id) else { return };
-        let (hash, has_early) = (flow.key.hash(self.settings.seed), flow.early > 0);
-        // Writes in place, because a `Flow` is large.
-        self.flows[id as usize] = None;
-        if has_early {
-            while self.early.take(id, |_| true).is_some() {}
+        let Some(tracked) = tracked(&self.slots, id) else { return };
+        let (hash, has_held) = (tracked.key.hash(self.settings.seed), tracked.held > 0);
+        // Writes in place, because a `TrackedConnection` is large.
+        self.slots[id as usize] = None;
+        if has_held {
+            while self.reorder.take(id, |_| true).is_some() {}
         }
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == id) {
             entry.remove();
@@ -412,18 +416,18 @@ impl Connections {
 }
 
 /// The list of a connection that is not over.
-const fn class(flow: &Flow) -> u32 {
-    match (flow.is_established, flow.is_one_sided()) {
+const fn class(tracked: &TrackedConnection) -> u32 {
+    match (tracked.is_established, tracked.is_one_sided()) {
         (false, _) => HALF_OPEN,
         (true, true) => ONE_SIDED,
         (true, false) => ESTABLISHED,
     }
 }
 
-fn flow(flows: &[Option<Flow>], id: u32) -> Option<&Flow> {
-    flows.get(id as usize)?.as_ref()
+fn tracked(slots: &[Option<TrackedConnection>], id: u32) -> Option<&TrackedConnection> {
+    slots.get(id as usize)?.as_ref()
 }
 
-fn flow_mut(flows: &mut [Option<Flow>], id: u32) -> Option<&mut Flow> {
-    flows.get_mut(id as usize)?.as_mut()
+fn tracked_mut(slots: &mut [Option<TrackedConnection>], id: u32) -> Option<&mut TrackedConnection> {
+    slots.get_mut(id as usize)?.as_mut()
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use watari_packets::{Flags, Segment, Timestamp};
 
-use crate::turn::State;
+use crate::turn::TurnState;
 use parser::{Parser, Piece};
 
 /// The most pipelined requests. Further ones are not separated.
@@ -93,15 +93,15 @@ impl Dialogue {
     }
 
     /// Takes data of the client. Returns whether they belong to the current request.
-    pub(crate) fn see_client(&mut self, from: u32, segment: &Segment<'_>, turn: State) -> bool {
-        let is_busy = matches!(turn, State::Asked | State::Answering) && self.current.is_some();
+    pub(crate) fn see_client(&mut self, from: u32, segment: &Segment<'_>, turn: TurnState) -> bool {
+        let is_busy = matches!(turn, TurnState::Asked | TurnState::Answering) && self.current.is_some();
         // The rest of a request that is already answered is not a new request.
-        let is_rest = matches!(turn, State::Answering | State::Answered) && self.client.is_in_message();
+        let is_rest = matches!(turn, TurnState::Answering | TurnState::Answered) && self.client.is_in_message();
         let mut asks = !is_rest && self.client.is_in_message() && self.pending.is_empty();
         // The answer was not seen, but the client has it.
         let is_lost = segment.flags.contains(Flags::ACK) && self.server.give_up(segment.acknowledgment);
         // The end of the answer is unknown, so the direction of data decides.
-        let is_lost = is_lost || turn == State::Answering && self.server.is_blind();
+        let is_lost = is_lost || turn == TurnState::Answering && self.server.is_blind();
         if is_lost {
             self.pending.clear();
         }

@@ -188,7 +188,7 @@ impl ServerJudge {
     }
 
     /// When the server stopped. That is before `known`, because a request counts as unanswered only after
-    /// [`crate::Settings::request_patience`].
+    /// [`crate::Settings::request_overdue`].
     fn stopped_since(&self, known: Timestamp, window: &Window) -> Timestamp {
         let Some(asked_s) = window.unanswered_since(known.0 / 1_000_000_000) else { return known };
         let asked = Timestamp(asked_s.saturating_mul(1_000_000_000)).min(known);

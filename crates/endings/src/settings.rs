@@ -25,9 +25,9 @@ pub struct Settings {
     /// A connection is idle this long after an answer.
     pub idle_after: Duration,
     /// A SYN is reported overdue after this time without an answer.
-    pub knock_patience: Duration,
+    pub connect_overdue: Duration,
     /// A request is reported overdue after this time without the first octet of an answer.
-    pub request_patience: Duration,
+    pub request_overdue: Duration,
     /// The most connections held. Established ones of which both sides were seen are never evicted.
     pub connections_max: u32,
     /// The most connections with an incomplete handshake. Beyond that, the oldest of them are evicted.
@@ -51,8 +51,8 @@ impl Default for Settings {
             settle_doubtful: Duration::from_secs(10),
             linger: Duration::from_mins(1),
             idle_after: Duration::from_secs(1),
-            knock_patience: Duration::from_secs(3),
-            request_patience: Duration::from_secs(10),
+            connect_overdue: Duration::from_secs(3),
+            request_overdue: Duration::from_secs(10),
             connections_max: 1 << 20,
             half_open_max: 1 << 16,
             over_max: 1 << 13,

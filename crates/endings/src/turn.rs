@@ -19,7 +19,7 @@ use crate::sequence::{follow, is_upto, later};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
-    pub(crate) state: State,
+    pub(crate) state: TurnState,
     /// Whether this request was reported overdue.
     pub(crate) is_overdue: bool,
     /// Requests that have begun.
@@ -42,7 +42,7 @@ pub(crate) struct Turn {
 
 /// See [`Turn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TurnState {
     Quiet,
     Asked,
     Answering,
@@ -78,7 +78,7 @@ impl Exchange {
 impl Turn {
     pub(crate) const fn new() -> Self {
         Self {
-            state: State::Quiet,
+            state: TurnState::Quiet,
             is_overdue: false,
             requests: 0,
             asked: 0,
@@ -96,12 +96,12 @@ impl Turn {
     /// ends.
     pub(crate) fn ask(&mut self, from: u32, upto: u32, at: Timestamp, answer: u32) -> Option<Exchange> {
         match self.state {
-            State::Asked => {
+            TurnState::Asked => {
                 (self.asked, self.asked_at) = (follow(self.asked, upto), Some(at));
                 None
             }
             // The request was captured behind its own answer.
-            State::Answering | State::Answered if is_upto(upto, self.heard) => {
+            TurnState::Answering | TurnState::Answered if is_upto(upto, self.heard) => {
                 self.asked_at.get_or_insert(at);
                 None
             }
@@ -111,14 +111,14 @@ impl Turn {
 
     /// Begins the next request. The last answer is complete.
     fn ask_next(&mut self, from: u32, at: Option<Timestamp>, answer: u32) -> Option<Exchange> {
-        let over = (self.state == State::Answering).then(|| self.exchange(true)).flatten();
+        let over = (self.state == TurnState::Answering).then(|| self.exchange(true)).flatten();
         self.begin(from, at, answer);
         over
     }
 
     /// Begins a request, which may have been sent before the last answer was complete.
     pub(crate) fn begin(&mut self, from: u32, at: Option<Timestamp>, answer: u32) {
-        self.state = State::Asked;
+        self.state = TurnState::Asked;
         self.is_overdue = false;
         self.requests = self.requests.saturating_add(1);
         (self.asked, self.answer, self.asked_at) = (from, answer, at);
@@ -138,30 +138,30 @@ impl Turn {
     pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
         match self.state {
             // The server sent it before the request arrived, so it is the rest of the previous answer.
-            State::Asked if is_upto(heard, self.asked) => self.pass(end),
-            State::Asked => {
-                self.state = State::Answering;
+            TurnState::Asked if is_upto(heard, self.asked) => self.pass(end),
+            TurnState::Asked => {
+                self.state = TurnState::Answering;
                 (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);
                 self.has_answer = true;
             }
-            State::Answering => {
+            TurnState::Answering => {
                 (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
                 (self.answer, self.heard) = (follow(self.answer, self.end), follow(self.heard, heard));
             }
-            State::Quiet | State::Answered => {}
+            TurnState::Quiet | TurnState::Answered => {}
         }
     }
 
     /// The answer has come up to `end`, although not all of it was seen.
     pub(crate) fn reach(&mut self, end: u32, at: Timestamp) {
-        if self.state == State::Answering {
+        if self.state == TurnState::Answering {
             (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
         }
     }
 
     /// Takes octets of the server up to `end` that do not answer the request.
     pub(crate) fn pass(&mut self, end: u32) {
-        if self.state == State::Asked {
+        if self.state == TurnState::Asked {
             self.answer = later(self.answer, end);
         }
     }
@@ -175,11 +175,11 @@ impl Turn {
 
     /// Ends the answer before the octet at `end`.
     pub(crate) fn complete(&mut self, end: u32) -> Option<Exchange> {
-        if self.state != State::Answering {
+        if self.state != TurnState::Answering {
             return None;
         }
         let over = self.exchange(true);
-        (self.state, self.end) = (State::Answered, end);
+        (self.state, self.end) = (TurnState::Answered, end);
         over
     }
 
@@ -187,9 +187,9 @@ impl Turn {
     pub(crate) fn exchange(&self, is_complete: bool) -> Option<Exchange> {
         let asked_at = self.asked_at;
         match self.state {
-            State::Quiet | State::Answered => None,
-            State::Asked => Some(Exchange { asked_at, first_at: None, last_at: None, is_complete: false }),
-            State::Answering => {
+            TurnState::Quiet | TurnState::Answered => None,
+            TurnState::Asked => Some(Exchange { asked_at, first_at: None, last_at: None, is_complete: false }),
+            TurnState::Answering => {
                 let (first_at, last_at) = (Some(self.first_at), Some(self.last_at));
                 Some(Exchange { asked_at, first_at, last_at, is_complete })
             }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use watari_handover::{Continuation, Equality, Terms, Transfer};
+use watari_handover::{Continuation, Equality, Transfer, TransferConditions};
 
 // Choices; then, separated by zero bytes, the heads of the request, of the response and of the next origin's answer,
 // and its body.
@@ -19,8 +19,8 @@ pub(crate) fn run(input: &[u8]) {
     let status = if flags & 1 == 0 { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
     let compared_min = usize::from(*compared_min);
     let equality = if flags & 2 == 0 { Equality::Proven } else { Equality::Declared { compared_min } };
-    let terms = Terms { overlap: usize::from(*overlap), equality };
-    let Ok(mut transfer) = Transfer::of(&Method::GET, &request, status, &response, &terms) else { return };
+    let conditions = TransferConditions { overlap: usize::from(*overlap), equality };
+    let Ok(mut transfer) = Transfer::of(&Method::GET, &request, status, &response, &conditions) else { return };
     let mut received = deliver(&mut transfer, usize::from(*delivered));
     let _ = transfer.probe().map(|probe| probe.accept(StatusCode::PARTIAL_CONTENT, &answer));
     let Ok(continuation) = transfer.continuation(transfer.position().saturating_add(u64::from(*ahead))) else { return };

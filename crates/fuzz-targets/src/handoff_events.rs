@@ -40,8 +40,8 @@ fn arbiter(input: &mut Unstructured<'_>) -> Result<()> {
                     assert_eq!((arbiter.owner(), arbiter.tenure()), (target, *epoch));
                 }
                 ArbiterAction::Abort { epoch, .. } => assert_eq!(decided.insert(*epoch, false), None),
-                ArbiterAction::TellAborted { epoch, .. } => assert_ne!(*epoch, arbiter.tenure()),
-                ArbiterAction::TellCommitted { to, .. } => assert_ne!(to, arbiter.owner()),
+                ArbiterAction::SendAborted { epoch, .. } => assert_ne!(*epoch, arbiter.tenure()),
+                ArbiterAction::SendCommitted { to, .. } => assert_ne!(to, arbiter.owner()),
                 ArbiterAction::Reset(_) => over = true,
                 _ => {}
             }

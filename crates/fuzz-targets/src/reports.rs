@@ -6,7 +6,7 @@ use watari_packets::Timestamp;
 use watari_watch::board::Board;
 use watari_watch::link::books::Books;
 use watari_watch::link::judge;
-use watari_watch::link::wire::{self, FromJudge, FromSensor, Spoken, WireReport};
+use watari_watch::link::wire::{self, FromJudge, FromSensor, LinkFrame, WireReport};
 use watari_wire::NodeName;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -29,7 +29,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// A message, if `bytes` are one. Checks that it is the same after it is encoded and decoded again.
-fn again<T: Spoken + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
+fn again<T: LinkFrame + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
     let message = wire::decode::<T>(bytes).ok()?;
     // A receiver refuses a message that is too long to be sent.
     if bytes.len() <= T::LEN_MAX {

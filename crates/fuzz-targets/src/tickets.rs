@@ -27,7 +27,7 @@ struct Seed {
 const SETTINGS: RingSettings = RingSettings {
     lifetime: Duration::from_secs(100_000),
     period: Duration::from_secs(1000),
-    ripening: Duration::from_secs(5),
+    activation_delay: Duration::from_secs(5),
 };
 const START: u64 = 1_800_000_000;
 

@@ -23,7 +23,7 @@ use watari_wire::{AbortReason, Epoch, NodeName};
 /// every state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Arbiter {
-    state: State,
+    state: ArbiterState,
     owner: NodeName,
     /// The epoch whose commit made `owner` the owner.
     tenure: Epoch,
@@ -42,7 +42,7 @@ pub struct Arbiter {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum State {
+enum ArbiterState {
     Relaying,
     Moving(Move),
     /// The stream to the client is complete. The client's stream to the owner may continue.
@@ -68,7 +68,7 @@ impl Arbiter {
     /// An arbiter for a new connection, whose handshake `owner` does.
     pub fn new(owner: NodeName) -> Self {
         Self {
-            state: State::Relaying,
+            state: ArbiterState::Relaying,
             owner,
             tenure: Epoch(0),
             last: Epoch(0),
@@ -98,25 +98,25 @@ impl Arbiter {
 
     /// Whether the dispatcher may read the client and relay to the owner's leg.
     pub fn reads_client(&self) -> bool {
-        matches!(self.state, State::Relaying | State::Finished)
+        matches!(self.state, ArbiterState::Relaying | ArbiterState::Finished)
     }
 
     /// Whether an attempt is undecided.
     pub fn is_moving(&self) -> bool {
-        matches!(self.state, State::Moving(_))
+        matches!(self.state, ArbiterState::Moving(_))
     }
 
     /// Whether the connection is over. Then nothing is relayed.
     pub fn is_ended(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, ArbiterState::Ended)
     }
 
     /// The timer that should be running. The dispatcher starts it when this becomes `Some`, and stops it when it
     /// becomes `None`.
     pub fn timer(&self) -> Option<ArbiterTimer> {
         match self.state {
-            State::Moving(_) => Some(ArbiterTimer::Move),
-            State::Relaying if self.leg_ended => Some(ArbiterTimer::Final),
+            ArbiterState::Moving(_) => Some(ArbiterTimer::Move),
+            ArbiterState::Relaying if self.leg_ended => Some(ArbiterTimer::Final),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl Arbiter {
             // The sender owned the connection when it proposed. So an attempt of its own was committed since, and it
             // waits for no other decision. It may be a target again by now. The epoch in the answer keeps that attempt
             // untouched.
-            actions.push(ArbiterAction::TellCommitted { to: from.clone(), epoch: offer.epoch });
+            actions.push(ArbiterAction::SendCommitted { to: from.clone(), epoch: offer.epoch });
         } else if *from == self.owner && self.may_begin(offer.epoch) {
             self.begin(offer, actions);
         } else if *from == self.owner && offer.epoch == self.last {
@@ -179,7 +179,7 @@ impl Arbiter {
         let (target, epoch) = (offer.target.clone(), offer.epoch);
         let plausible = self.is_plausible(&offer);
         let cut_elsewhere = offer.rx_offset != self.rx_relayed;
-        self.state = State::Moving(Move { offer, held: false, leg_ready: false });
+        self.state = ArbiterState::Moving(Move { offer, held: false, leg_ready: false });
         if !plausible {
             return self.abort(AbortReason::Mismatch, actions);
         }
@@ -203,10 +203,10 @@ impl Arbiter {
     /// Handles a repeated proposal of the owner: a previous message in either direction was lost.
     fn repeat_to_source(&mut self, offer: &Offer, actions: &mut Vec<ArbiterAction>) {
         match (&self.state, self.last_abort) {
-            (State::Moving(_), _) if offer.rx_offset != self.rx_relayed => self.freeze(actions),
-            (State::Relaying | State::Finished, Some(reason)) => {
+            (ArbiterState::Moving(_), _) if offer.rx_offset != self.rx_relayed => self.freeze(actions),
+            (ArbiterState::Relaying | ArbiterState::Finished, Some(reason)) => {
                 let to = self.owner.clone();
-                actions.push(ArbiterAction::TellAborted { to, epoch: offer.epoch, reason });
+                actions.push(ArbiterAction::SendAborted { to, epoch: offer.epoch, reason });
             }
             // If the attempt is undecided, the decision will follow. If it was committed to the sender itself, this is
             // a late copy.
@@ -227,7 +227,7 @@ impl Arbiter {
         } else if held.epoch <= self.last && held.epoch != self.tenure {
             // No answer for an undecided epoch, nor for the epoch of the owner, whose preface may still be on its way.
             let reason = self.last_abort.unwrap_or(AbortReason::Expired);
-            actions.push(ArbiterAction::TellAborted { to: held.target, epoch: held.epoch, reason });
+            actions.push(ArbiterAction::SendAborted { to: held.target, epoch: held.epoch, reason });
         }
     }
 
@@ -266,7 +266,7 @@ impl Arbiter {
 
     fn on_final(&mut self, from: &NodeName, epoch: Epoch, tx_offset: u64, actions: &mut Vec<ArbiterAction>) {
         // A source that has proposed is fenced, and cannot have ended its stream after that.
-        if *from != self.owner || epoch != self.tenure || !matches!(self.state, State::Relaying) {
+        if *from != self.owner || epoch != self.tenure || !matches!(self.state, ArbiterState::Relaying) {
             return;
         }
         self.final_offset = Some(tx_offset);
@@ -276,13 +276,13 @@ impl Arbiter {
     fn on_relayed_tx(&mut self, bytes: u64, actions: &mut Vec<ArbiterAction>) {
         self.tx_relayed += bytes;
         match &self.state {
-            State::Moving(attempt) if self.tx_relayed > attempt.offer.tail_offset => {
+            ArbiterState::Moving(attempt) if self.tx_relayed > attempt.offer.tail_offset => {
                 self.reset(ResetCause::OwnerMisbehaved, actions);
             }
-            State::Moving(_) => self.commit_if_possible(actions),
-            State::Relaying => self.finish_if_complete(actions),
-            State::Finished => self.reset(ResetCause::OwnerMisbehaved, actions),
-            State::Ended => {}
+            ArbiterState::Moving(_) => self.commit_if_possible(actions),
+            ArbiterState::Relaying => self.finish_if_complete(actions),
+            ArbiterState::Finished => self.reset(ResetCause::OwnerMisbehaved, actions),
+            ArbiterState::Ended => {}
         }
     }
 
@@ -290,7 +290,7 @@ impl Arbiter {
         match self.final_offset {
             Some(end) if self.tx_relayed > end => self.reset(ResetCause::OwnerMisbehaved, actions),
             Some(end) if self.tx_relayed == end => {
-                self.state = State::Finished;
+                self.state = ArbiterState::Finished;
                 actions.push(ArbiterAction::FinishClient);
             }
             Some(_) if self.leg_ended => self.reset(ResetCause::OwnerLost, actions),
@@ -303,43 +303,47 @@ impl Arbiter {
         match &self.state {
             // A FIN may overtake the `Final` that announces it, because that uses another TCP connection. A reset means
             // lost bytes.
-            State::Relaying if reset || self.final_offset.is_some() => self.reset(ResetCause::OwnerLost, actions),
-            State::Moving(attempt) if self.tx_relayed < attempt.offer.tail_offset => {
+            ArbiterState::Relaying if reset || self.final_offset.is_some() => {
+                self.reset(ResetCause::OwnerLost, actions);
+            }
+            ArbiterState::Moving(attempt) if self.tx_relayed < attempt.offer.tail_offset => {
                 self.reset(ResetCause::OwnerLost, actions);
             }
             // While moving, the source has died or given up, but the target may hold everything.
-            State::Relaying | State::Moving(_) | State::Finished | State::Ended => {}
+            ArbiterState::Relaying | ArbiterState::Moving(_) | ArbiterState::Finished | ArbiterState::Ended => {}
         }
     }
 
     fn on_timeout(&mut self, timer: ArbiterTimer, actions: &mut Vec<ArbiterAction>) {
         match (timer, &self.state) {
-            (ArbiterTimer::Move, State::Moving(_)) => self.abort(AbortReason::Timeout, actions),
-            (ArbiterTimer::Final, State::Relaying) if self.leg_ended => self.reset(ResetCause::OwnerLost, actions),
+            (ArbiterTimer::Move, ArbiterState::Moving(_)) => self.abort(AbortReason::Timeout, actions),
+            (ArbiterTimer::Final, ArbiterState::Relaying) if self.leg_ended => {
+                self.reset(ResetCause::OwnerLost, actions);
+            }
             _ => {}
         }
     }
 
     /// Whether an attempt may begin, and `epoch` is the next one.
     fn may_begin(&self, epoch: Epoch) -> bool {
-        matches!(self.state, State::Relaying) && self.last.0.checked_add(1) == Some(epoch.0)
+        matches!(self.state, ArbiterState::Relaying) && self.last.0.checked_add(1) == Some(epoch.0)
     }
 
     fn moving(&mut self, epoch: Epoch) -> Option<&mut Move> {
         match &mut self.state {
-            State::Moving(attempt) if epoch == self.last => Some(attempt),
+            ArbiterState::Moving(attempt) if epoch == self.last => Some(attempt),
             _ => None,
         }
     }
 
     fn commit_if_possible(&mut self, actions: &mut Vec<ArbiterAction>) {
-        let State::Moving(Move { offer, held: true, leg_ready: true }) = &self.state else { return };
+        let ArbiterState::Moving(Move { offer, held: true, leg_ready: true }) = &self.state else { return };
         if self.tx_relayed != offer.tail_offset {
             return;
         }
         let (target, tail_offset) = (offer.target.clone(), offer.tail_offset);
         let source = std::mem::replace(&mut self.owner, target.clone());
-        self.state = State::Relaying;
+        self.state = ArbiterState::Relaying;
         self.tenure = self.last;
         self.leg_ended = false;
         let rx_offset = self.rx_relayed;
@@ -347,7 +351,7 @@ impl Arbiter {
     }
 
     fn abort(&mut self, reason: AbortReason, actions: &mut Vec<ArbiterAction>) {
-        let State::Moving(attempt) = std::mem::replace(&mut self.state, State::Relaying) else { return };
+        let ArbiterState::Moving(attempt) = std::mem::replace(&mut self.state, ArbiterState::Relaying) else { return };
         let (source, target) = (self.owner.clone(), attempt.offer.target);
         self.last_abort = Some(reason);
         actions.push(ArbiterAction::Abort { source, target, epoch: self.last, reason });
@@ -357,12 +361,12 @@ impl Arbiter {
     }
 
     fn reset(&mut self, cause: ResetCause, actions: &mut Vec<ArbiterAction>) {
-        if let State::Moving(attempt) = std::mem::replace(&mut self.state, State::Ended) {
-            actions.push(ArbiterAction::TellGone { to: self.owner.clone() });
-            actions.push(ArbiterAction::TellGone { to: attempt.offer.target });
+        if let ArbiterState::Moving(attempt) = std::mem::replace(&mut self.state, ArbiterState::Ended) {
+            actions.push(ArbiterAction::SendGone { to: self.owner.clone() });
+            actions.push(ArbiterAction::SendGone { to: attempt.offer.target });
         }
         if let Some((to, Answer::Held(_))) = self.early.take() {
-            actions.push(ArbiterAction::TellGone { to });
+            actions.push(ArbiterAction::SendGone { to });
         }
         actions.push(ArbiterAction::Reset(cause));
     }

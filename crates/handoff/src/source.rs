@@ -14,14 +14,14 @@ use watari_wire::{AbortReason, Epoch, NodeName};
 /// While `Fenced`, the agent does not open, seal or write. It reads the leg only up to the offset of a freeze.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
-    state: State,
+    state: SourceState,
     /// The epoch of the last attempt, or of the commit that brought the connection here.
     last: Epoch,
     rest_len_max: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum State {
+enum SourceState {
     Serving,
     Fenced {
         target: NodeName,
@@ -117,17 +117,17 @@ impl Source {
     /// or that of a later attempt that was aborted. The source ships at most `rest_len_max` unopened bytes after the
     /// first message.
     pub fn new(last: Epoch, rest_len_max: u64) -> Self {
-        Self { state: State::Serving, last, rest_len_max }
+        Self { state: SourceState::Serving, last, rest_len_max }
     }
 
     /// Whether the agent may open and seal records of this connection.
     pub fn is_serving(&self) -> bool {
-        matches!(self.state, State::Serving)
+        matches!(self.state, SourceState::Serving)
     }
 
     /// Whether the connection is no longer here.
     pub fn is_destroyed(&self) -> bool {
-        matches!(self.state, State::Destroyed)
+        matches!(self.state, SourceState::Destroyed)
     }
 
     /// The epoch of the last attempt, or of the commit that brought the connection here. A `Ship` of this epoch or an
@@ -144,7 +144,7 @@ impl Source {
             SourceEvent::Read { rx_offset } => self.on_read(rx_offset, actions),
             SourceEvent::Committed(epoch) if self.is_fenced_in(epoch) => self.destroy(true, actions),
             SourceEvent::Aborted(epoch, reason) if self.is_fenced_in(epoch) => {
-                self.state = State::Serving;
+                self.state = SourceState::Serving;
                 actions.push(SourceAction::Thaw(reason));
             }
             SourceEvent::Gone | SourceEvent::Expired => self.destroy(false, actions),
@@ -162,12 +162,12 @@ impl Source {
         };
         self.last = epoch;
         actions.push(SourceAction::Ship { target: target.clone(), epoch: self.last, rx_offset });
-        self.state = State::Fenced { target, rx_offset, frozen: None };
+        self.state = SourceState::Fenced { target, rx_offset, frozen: None };
         self.repeat_proposal(actions);
     }
 
     fn repeat_proposal(&self, actions: &mut Vec<SourceAction>) {
-        if let State::Fenced { target, rx_offset, .. } = &self.state {
+        if let SourceState::Fenced { target, rx_offset, .. } = &self.state {
             let (target, rx_offset) = (target.clone(), *rx_offset);
             actions.push(SourceAction::Propose { target, epoch: self.last, rx_offset });
         }
@@ -175,7 +175,7 @@ impl Source {
 
     fn on_freeze(&mut self, epoch: Epoch, cut: u64, actions: &mut Vec<SourceAction>) {
         let last = self.last;
-        let State::Fenced { rx_offset, frozen, .. } = &mut self.state else { return };
+        let SourceState::Fenced { rx_offset, frozen, .. } = &mut self.state else { return };
         // A repeated freeze needs no second answer. A cut before the shipped bytes contradicts the stream.
         if epoch != last || frozen.is_some() || cut <= *rx_offset {
             return;
@@ -190,7 +190,7 @@ impl Source {
 
     fn on_read(&mut self, read: u64, actions: &mut Vec<SourceAction>) {
         let epoch = self.last;
-        let State::Fenced { target, rx_offset, frozen } = &mut self.state else { return };
+        let SourceState::Fenced { target, rx_offset, frozen } = &mut self.state else { return };
         if *frozen != Some(read) || read == *rx_offset {
             return;
         }
@@ -199,12 +199,12 @@ impl Source {
     }
 
     fn is_fenced_in(&self, epoch: Epoch) -> bool {
-        epoch == self.last && matches!(self.state, State::Fenced { .. })
+        epoch == self.last && matches!(self.state, SourceState::Fenced { .. })
     }
 
     fn destroy(&mut self, moved: bool, actions: &mut Vec<SourceAction>) {
         if !self.is_destroyed() {
-            self.state = State::Destroyed;
+            self.state = SourceState::Destroyed;
             actions.push(SourceAction::Destroy { moved });
         }
     }

@@ -14,14 +14,14 @@ use watari_wire::{AbortReason, Epoch};
 /// While `Held`, the agent must not seal and sends nothing to the client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    state: State,
+    state: TargetState,
     epoch: Epoch,
     rx_offset: u64,
     tail_offset: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum State {
+enum TargetState {
     Held,
     Active,
     Dropped,
@@ -81,7 +81,7 @@ impl Target {
     /// A connection that was just shipped here: its epoch, the end of the client's stream that came with it, and the
     /// offset at which the stream to the client continues. Appends the answer to the dispatcher.
     pub fn hold(epoch: Epoch, rx_offset: u64, tail_offset: u64, actions: &mut Vec<TargetAction>) -> Self {
-        let target = Self { state: State::Held, epoch, rx_offset, tail_offset };
+        let target = Self { state: TargetState::Held, epoch, rx_offset, tail_offset };
         target.tell_held(actions);
         target
     }
@@ -93,12 +93,12 @@ impl Target {
 
     /// Whether the agent may open and seal records of this connection.
     pub fn is_active(&self) -> bool {
-        self.state == State::Active
+        self.state == TargetState::Active
     }
 
     /// Whether the target waits for the dispatcher's decision.
     pub fn is_held(&self) -> bool {
-        self.state == State::Held
+        self.state == TargetState::Held
     }
 
     /// Handles one event, and appends the actions to carry out.
@@ -117,7 +117,7 @@ impl Target {
             }
             TargetEvent::Committed { epoch, rx_offset, tail_offset } => {
                 if (epoch, rx_offset, tail_offset) == (self.epoch, self.rx_offset, self.tail_offset) {
-                    self.state = State::Active;
+                    self.state = TargetState::Active;
                     actions.push(TargetAction::Activate);
                 } else {
                     actions.push(TargetAction::RefuseLeg);
@@ -153,7 +153,7 @@ impl Target {
     }
 
     fn drop_held(&mut self, actions: &mut Vec<TargetAction>) {
-        self.state = State::Dropped;
+        self.state = TargetState::Dropped;
         actions.push(TargetAction::Drop);
     }
 }

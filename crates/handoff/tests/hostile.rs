@@ -85,16 +85,16 @@ impl Decisions {
             ArbiterAction::Abort { epoch, .. } => self.decide(*epoch, false),
             // The receiver cannot be a source in this epoch, because it reports that it holds it. Never the present
             // owner's epoch.
-            ArbiterAction::TellAborted { epoch, .. } => {
+            ArbiterAction::SendAborted { epoch, .. } => {
                 assert!(*epoch != arbiter.tenure() && (self.committed.contains_key(epoch) || epoch.0 == 0));
             }
-            ArbiterAction::TellCommitted { to, epoch } => {
+            ArbiterAction::SendCommitted { to, epoch } => {
                 assert!(to != arbiter.owner() && *epoch <= arbiter.tenure());
             }
             ArbiterAction::Reset(_) => self.over = true,
             ArbiterAction::PrepareLeg { .. }
             | ArbiterAction::Freeze { .. }
-            | ArbiterAction::TellGone { .. }
+            | ArbiterAction::SendGone { .. }
             | ArbiterAction::FinishClient => {}
         }
     }

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use balance::Balance;
 use budget::Budget;
-use look::{Look, Standing, least_loaded};
+use look::{Look, OriginLoad, least_loaded};
 use refusals::Refusals;
 pub use settings::{Damping, Metric, Settings, Slow, Unequal};
 use slow::SlowLooks;
@@ -123,7 +123,7 @@ impl Governor {
         };
         let best = origins.iter().filter(may_serve).map(rank).min();
         let equally_good = origins.iter().filter(may_serve).filter(|origin| Some(rank(origin)) == best);
-        least_loaded(equally_good.map(Standing::of)).ok_or(Denied::Nowhere)
+        least_loaded(equally_good.map(OriginLoad::of)).ok_or(Denied::Nowhere)
     }
 
     /// The operator requests a move, to `to` or to the origin with the least load. No limit applies.
@@ -143,7 +143,7 @@ impl Governor {
             Some(to) => origin.id == to,
             None => !self.refusals.has(transfer.resource, origin.id),
         };
-        let to = least_loaded(others.filter(is_wanted).map(Standing::of)).ok_or(Denied::Nowhere)?;
+        let to = least_loaded(others.filter(is_wanted).map(OriginLoad::of)).ok_or(Denied::Nowhere)?;
         self.tracks.entry(transfer.id).or_insert_with(|| Track::new(transfer, now)).asks(transfer, now);
         Ok(Order { transfer: transfer.id, from: transfer.origin, to, cause: Cause::Manual })
     }

@@ -46,6 +46,6 @@ mod tail;
 mod validators;
 
 pub use continuation::{Continuation, Refusal};
-pub use offer::{Equality, Terms, TooLong, Transfer};
+pub use offer::{Equality, TooLong, Transfer, TransferConditions};
 pub use seam::{Seam, SeamError};
 pub use stays::Stays;

@@ -13,7 +13,7 @@ use crate::validators::Validators;
 
 /// The conditions under which a transfer continues elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct TransferConditions {
     /// The number of bytes before the seam that the new origin repeats. They are compared with the bytes that the
     /// client got.
     pub overlap: usize,
@@ -33,13 +33,13 @@ pub enum Equality {
     },
 }
 
-impl Default for Terms {
+impl Default for TransferConditions {
     fn default() -> Self {
         Self { overlap: 4096, equality: Equality::Proven }
     }
 }
 
-impl Terms {
+impl TransferConditions {
     fn kept(&self) -> usize {
         self.overlap.max(self.compared_min().unwrap_or(0))
     }
@@ -81,18 +81,18 @@ impl Transfer {
         request: &HeaderMap,
         status: StatusCode,
         response: &HeaderMap,
-        terms: &Terms,
+        conditions: &TransferConditions,
     ) -> Result<Self, Stays> {
         check_request(method, request)?;
         let part = part(request, status, response)?;
         check_response(response)?;
         let validators = Validators::read(response);
-        if terms.equality == Equality::Proven {
+        if conditions.equality == Equality::Proven {
             validators.prove()?;
         }
         let total = part.total.ok_or(Stays::NoLength)?;
-        let tail = Tail::new(terms.kept(), part.range.end - part.range.start);
-        let compared_min = terms.compared_min();
+        let tail = Tail::new(conditions.kept(), part.range.end - part.range.start);
+        let compared_min = conditions.compared_min();
         Ok(Self { validators, compared_min, total, position: part.range.start, range: part.range, tail })
     }
 

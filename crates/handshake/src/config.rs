@@ -11,12 +11,12 @@ use watari_record::Version;
 use watari_wire::client_hello::{Offers, Outline};
 
 use crate::certificate::{Certificate, ClientRoots};
-use crate::desk::Desk;
+use crate::connection_sessions::ConnectionSessions;
 use crate::error::HandshakeError;
 use crate::extract::TrafficSecrets;
 use crate::names::Names;
 use crate::policy::{BadPolicy, Policy};
-use crate::sessions::{Sessions, Terms, Wanted};
+use crate::sessions::{PolicyId, Sessions, Wanted};
 
 /// The options of a [`ServerConfig`].
 #[derive(Debug, Clone, Default)]
@@ -52,15 +52,15 @@ pub enum ClientCertificates {
 
 /// The server's settings for handshakes. Cheap to clone.
 ///
-/// A session resumes under the [terms](Terms) that it was established under: policy, ALPN, client certificates and
+/// A session resumes under the [policy id](PolicyId) that it was established under: policy, ALPN, client certificates and
 /// scope must be equal, at this node or another. rustls also compares the server name and the cipher suite. So a client
-/// gets nothing by resumption that a full handshake would refuse. Certificates are not part of the terms, because they
+/// gets nothing by resumption that a full handshake would refuse. Certificates are not part of the policy id, because they
 /// are renewed.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
     names: Arc<Names>,
-    terms: Terms,
+    policy_id: PolicyId,
     /// Set if the server requests client certificates.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     has_tls12: bool,
@@ -84,7 +84,7 @@ impl ServerConfig {
         Ok(Self {
             rustls: Arc::new(rustls),
             names,
-            terms: options.terms(),
+            policy_id: options.policy_id(),
             verifier,
             has_tls12: options.policy.versions.contains(&Version::Tls12),
             has_tls13: options.policy.versions.contains(&Version::Tls13),
@@ -92,10 +92,10 @@ impl ServerConfig {
     }
 
     /// The desk for the client that sent this `ClientHello`, and the sessions and seeds that the handshake needs first.
-    pub(crate) fn desk(&self, sessions: &Sessions, hello: &[u8]) -> (Desk, Wanted) {
+    pub(crate) fn connection_sessions(&self, sessions: &Sessions, hello: &[u8]) -> (ConnectionSessions, Wanted) {
         let offers = Offers::of(hello);
         let is_tls13 = self.has_tls13 && offers.as_ref().is_some_and(|offers| offers.tls13);
-        Desk::new(sessions, self.terms, self.verifier.clone(), is_tls13, offers.as_ref())
+        ConnectionSessions::new(sessions, self.policy_id, self.verifier.clone(), is_tls13, offers.as_ref())
     }
 
     /// Refuses a `ClientHello` for which the RFCs require a specific alert, and rustls sends another or continues. If
@@ -141,7 +141,7 @@ impl ServerConfig {
     }
 
     /// The rustls configuration of one connection. Its TLS 1.3 traffic secrets go to `traffic_secrets`. Its sessions go
-    /// to `desk`, which has decided on early data; `tickets` is their number.
+    /// to `connection_sessions`, which has decided on early data; `tickets` is their number.
     ///
     /// The server's order of suites decides, unless the client `prefers_chacha20`. Then the client has no hardware for
     /// AES, and its own order decides.
@@ -153,7 +153,7 @@ impl ServerConfig {
     pub(crate) fn for_connection(
         &self,
         traffic_secrets: Arc<TrafficSecrets>,
-        desk: &Arc<Desk>,
+        connection_sessions: &Arc<ConnectionSessions>,
         tickets: usize,
         prefers_chacha20: bool,
     ) -> Arc<rustls::ServerConfig> {
@@ -161,10 +161,10 @@ impl ServerConfig {
         rustls.ignore_client_order = !prefers_chacha20;
         rustls.send_tls13_tickets = tickets;
         rustls.key_log = traffic_secrets;
-        rustls.session_storage = Arc::clone(desk) as _;
-        rustls.ticketer = Arc::clone(desk) as _;
-        rustls.max_early_data_size = desk.early_data_max();
-        rustls.send_half_rtt_data = desk.approves_early_data();
+        rustls.session_storage = Arc::clone(connection_sessions) as _;
+        rustls.ticketer = Arc::clone(connection_sessions) as _;
+        rustls.max_early_data_size = connection_sessions.early_data_max();
+        rustls.send_half_rtt_data = connection_sessions.approves_early_data();
         Arc::new(rustls)
     }
 }
@@ -172,19 +172,19 @@ impl ServerConfig {
 impl ServerOptions {
     /// The values that sessions are bound to. The order in a list does not matter for security, so the lists are
     /// sorted.
-    fn terms(&self) -> Terms {
+    fn policy_id(&self) -> PolicyId {
         let Policy { versions, suites, groups } = &self.policy;
         let lists = [
             sorted(versions.iter().map(ToString::to_string)),
             sorted(suites.iter().map(ToString::to_string)),
             sorted(groups.iter().map(ToString::to_string)),
             sorted(self.alpn.iter().cloned()),
-            self.client_certificates.terms(),
+            self.client_certificates.policy_id(),
             vec![self.scope.clone().into_bytes()],
         ];
         let lengths = lists.each_ref().map(|list| (list.len() as u64).to_be_bytes());
         let parts = lists.iter().zip(&lengths);
-        Terms::of(parts.flat_map(|(list, length)| iter::once(&length[..]).chain(list.iter().map(Vec::as_slice))))
+        PolicyId::of(parts.flat_map(|(list, length)| iter::once(&length[..]).chain(list.iter().map(Vec::as_slice))))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -244,15 +244,15 @@ fn sorted<T: Into<Vec<u8>>>(values: impl Iterator<Item = T>) -> Vec<Vec<u8>> {
 
 impl ClientCertificates {
     /// The values that sessions are bound to: the requirement, and the authorities.
-    fn terms(&self) -> Vec<Vec<u8>> {
+    fn policy_id(&self) -> Vec<Vec<u8>> {
         let (demand, roots) = match self {
             Self::NotAsked => return vec![b"not asked".to_vec()],
             Self::Optional(roots) => (b"optional".to_vec(), roots),
             Self::Required(roots) => (b"required".to_vec(), roots),
         };
-        let mut terms = sorted(roots.keys());
-        terms.insert(0, demand);
-        terms
+        let mut policy_id = sorted(roots.keys());
+        policy_id.insert(0, demand);
+        policy_id
     }
 
     /// `None`: the server requests no certificate.

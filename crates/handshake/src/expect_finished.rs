@@ -8,7 +8,7 @@ use rustls::{AlertDescription, HandshakeKind, ProtocolVersion, ServerConnection}
 use watari_record::{CipherSuite, Connection, HEADER_LEN};
 
 use crate::config::ServerConfig;
-use crate::desk::Desk;
+use crate::connection_sessions::ConnectionSessions;
 use crate::error::HandshakeError;
 use crate::extract::{TrafficSecrets, server_secrets};
 use crate::handshake::{EarlyData, Established, Info, Progress};
@@ -20,7 +20,7 @@ use crate::rejected::{RejectedEarlyData, Verdict};
 pub(crate) struct ExpectFinished {
     connection: ServerConnection,
     traffic_secrets: Arc<TrafficSecrets>,
-    desk: Arc<Desk>,
+    connection_sessions: Arc<ConnectionSessions>,
     /// Set while rejected early data may still arrive.
     rejected: Option<RejectedEarlyData>,
     /// The number of records sealed with the server's application traffic secret (TLS 1.3).
@@ -33,19 +33,22 @@ impl ExpectFinished {
     /// Responds to the `ClientHello` with the server's flight.
     pub(crate) fn answer(
         accepted: Accepted,
-        desk: Desk,
+        connection_sessions: ConnectionSessions,
         config: &ServerConfig,
         tickets: usize,
         output: &mut Vec<u8>,
     ) -> Result<Box<Self>, (rustls::Error, AcceptedAlert)> {
-        let (traffic_secrets, desk) = (Arc::new(TrafficSecrets::new(desk.announces_early_data())), Arc::new(desk));
+        let (traffic_secrets, connection_sessions) =
+            (Arc::new(TrafficSecrets::new(connection_sessions.announces_early_data())), Arc::new(connection_sessions));
         let prefers_chacha20 = prefers_chacha20(accepted.client_hello().cipher_suites());
-        let config = config.for_connection(Arc::clone(&traffic_secrets), &desk, tickets, prefers_chacha20);
+        let config =
+            config.for_connection(Arc::clone(&traffic_secrets), &connection_sessions, tickets, prefers_chacha20);
         let connection = accepted.into_connection(config)?;
         let (rejected, sealed, is_protected) = (None, 0, false);
-        let mut state = Box::new(Self { connection, traffic_secrets, desk, rejected, sealed, is_protected });
+        let mut state =
+            Box::new(Self { connection, traffic_secrets, connection_sessions, rejected, sealed, is_protected });
         state.flush(output);
-        if state.desk.announces_early_data() && state.connection.early_data().is_none() {
+        if state.connection_sessions.announces_early_data() && state.connection.early_data().is_none() {
             state.rejected = Some(RejectedEarlyData::new(suite(&state.connection), &state.traffic_secrets));
         }
         Ok(state)
@@ -54,9 +57,10 @@ impl ExpectFinished {
     /// The decision on early data. `None`: the client announced none.
     pub(crate) fn early_data(&mut self) -> Result<Option<EarlyData>, HandshakeError> {
         if self.connection.early_data().is_some() {
-            return info(&self.connection, &self.desk).map(|info| Some(EarlyData::Accepted(Box::new(info))));
+            return info(&self.connection, &self.connection_sessions)
+                .map(|info| Some(EarlyData::Accepted(Box::new(info))));
         }
-        Ok(self.desk.announces_early_data().then_some(EarlyData::Refused))
+        Ok(self.connection_sessions.announces_early_data().then_some(EarlyData::Refused))
     }
 
     /// Handles one record.
@@ -79,7 +83,7 @@ impl ExpectFinished {
         if was_sealing {
             self.sealed += records(&output[before..]).count() as u64;
         }
-        progress.made.extend(self.desk.take_made());
+        progress.made.extend(self.connection_sessions.take_made());
         if let Err(error) = processed {
             let (cause, is_silent) = (HandshakeError::from(error), output.len() == before);
             return Err(if is_silent { self.refuse(cause, output) } else { cause });
@@ -164,7 +168,7 @@ impl ExpectFinished {
     }
 
     fn extract(self) -> Result<Established, HandshakeError> {
-        let info = info(&self.connection, &self.desk)?;
+        let info = info(&self.connection, &self.connection_sessions)?;
         let extracted = self.connection.dangerous_extract_secrets()?;
         let secrets = server_secrets(info.suite, extracted, &self.traffic_secrets)?;
         Ok(Established { secrets, info })
@@ -225,7 +229,7 @@ fn suite(connection: &ServerConnection) -> Option<CipherSuite> {
     connection.negotiated_cipher_suite().and_then(|suite| CipherSuite::from_iana(suite.suite().into()))
 }
 
-fn info(connection: &ServerConnection, desk: &Desk) -> Result<Info, HandshakeError> {
+fn info(connection: &ServerConnection, connection_sessions: &ConnectionSessions) -> Result<Info, HandshakeError> {
     let suite = suite(connection).ok_or(HandshakeError::UnknownSuite)?;
     let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     let leaf = connection.peer_certificates().and_then(<[_]>::first);
@@ -234,8 +238,8 @@ fn info(connection: &ServerConnection, desk: &Desk) -> Result<Info, HandshakeErr
         suite,
         alpn: connection.alpn_protocol().unwrap_or_default().to_vec(),
         server_name: connection.server_name().map(str::to_owned),
-        resumed: if is_resumed { desk.origin() } else { None },
-        missed: if is_resumed { None } else { desk.miss() },
+        resumed: if is_resumed { connection_sessions.source() } else { None },
+        missed: if is_resumed { None } else { connection_sessions.miss() },
         client_certificate: leaf.map(|leaf| leaf.to_vec()),
         group: connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str()),
     })

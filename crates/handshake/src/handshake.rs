@@ -8,11 +8,11 @@ use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use watari_record::{CipherSuite, HEADER_LEN, RECORD_LEN_MAX, Secrets, Version};
 
 use crate::config::ServerConfig;
-use crate::desk::Desk;
+use crate::connection_sessions::ConnectionSessions;
 use crate::error::{Failed, HandshakeError, Stage};
 use crate::expect_finished::{self, ExpectFinished, feed};
 use crate::record_cut::{check_fragment, first_hello_record, first_record};
-use crate::sessions::{Kept, Miss, Origin, Provided, Sessions, Wanted};
+use crate::sessions::{Miss, NewSession, Provided, SessionSource, Sessions, Wanted};
 
 /// The server's end of one handshake.
 ///
@@ -40,7 +40,7 @@ use crate::sessions::{Kept, Miss, Origin, Provided, Sessions, Wanted};
 pub struct Handshake {
     config: ServerConfig,
     sessions: Arc<Sessions>,
-    state: State,
+    state: HandshakeState,
     received: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Progress {
     /// Bytes for the client, to be sent after the sessions in `made` are stored.
     pub output: Vec<u8>,
     /// Sessions to store. With the output, the client gets their ids and may resume them at once.
-    pub made: Vec<Kept>,
+    pub made: Vec<NewSession>,
     /// Sessions and seeds that the handshake needs. It takes no input before [`Handshake::provide`].
     pub wanted: Wanted,
     /// The decision on early data, once it is made. `None`: the client announced none.
@@ -91,7 +91,7 @@ pub struct Info {
     /// SNI host name in lower case, if the client sent one. At most 253 bytes.
     pub server_name: Option<String>,
     /// The origin of the session that the handshake resumed.
-    pub resumed: Option<Origin>,
+    pub resumed: Option<SessionSource>,
     /// Why the handshake is a full one, although the client offered a session.
     pub missed: Option<Miss>,
     /// The client's certificate (DER), from this handshake or from the resumed session.
@@ -111,7 +111,7 @@ impl Handshake {
     /// Waits for a `ClientHello`.
     pub fn new(config: &ServerConfig, sessions: &Arc<Sessions>) -> Self {
         let (config, sessions) = (config.clone(), Arc::clone(sessions));
-        Self { config, sessions, state: State::ExpectClientHello(Box::default()), received: 0 }
+        Self { config, sessions, state: HandshakeState::ExpectClientHello(Box::default()), received: 0 }
     }
 
     /// Takes whole records from the front of `input`, one at a time, until the handshake is established, fails, or
@@ -128,8 +128,8 @@ impl Handshake {
     /// handshake.
     pub fn provide(&mut self, provided: Provided) -> Result<Progress, Failed> {
         let mut progress = Progress::default();
-        let state = match std::mem::replace(&mut self.state, State::Over) {
-            State::ExpectSessions(state) => state,
+        let state = match std::mem::replace(&mut self.state, HandshakeState::Over) {
+            HandshakeState::ExpectSessions(state) => state,
             // Nothing was wanted.
             other => {
                 self.state = other;
@@ -151,7 +151,7 @@ impl Handshake {
     /// and its records follow those sealed here.
     pub fn seal(&mut self, plaintext: &[IoSlice<'_>], output: &mut Vec<u8>) -> usize {
         match &mut self.state {
-            State::ExpectFinished(state) => state.seal(plaintext, output),
+            HandshakeState::ExpectFinished(state) => state.seal(plaintext, output),
             _ => 0,
         }
     }
@@ -159,15 +159,15 @@ impl Handshake {
     /// The progress of the handshake, for the log line after a disconnect or a timeout.
     pub fn stage(&self) -> Stage {
         match self.state {
-            State::ExpectClientHello(_) => Stage::ClientHello,
-            State::ExpectSessions(_) => Stage::Sessions,
-            State::ExpectFinished(_) => Stage::Finished,
-            State::Over => Stage::Over,
+            HandshakeState::ExpectClientHello(_) => Stage::ClientHello,
+            HandshakeState::ExpectSessions(_) => Stage::Sessions,
+            HandshakeState::ExpectFinished(_) => Stage::Finished,
+            HandshakeState::Over => Stage::Over,
         }
     }
 
     fn advance(&mut self, input: &[u8], progress: &mut Progress) -> Result<(), HandshakeError> {
-        while progress.established.is_none() && !matches!(self.state, State::ExpectSessions(_)) {
+        while progress.established.is_none() && !matches!(self.state, HandshakeState::ExpectSessions(_)) {
             let unread = &input[progress.consumed..];
             let record = match self.next_record(unread) {
                 Ok(Some(record)) => record,
@@ -190,10 +190,10 @@ impl Handshake {
 
     fn next_record<'a>(&self, unread: &'a [u8]) -> Result<Option<&'a [u8]>, HandshakeError> {
         let record = match self.state {
-            State::ExpectClientHello(_) => first_hello_record(unread)?,
-            State::ExpectFinished(_) => first_record(unread)?,
-            State::ExpectSessions(_) => return Ok(None),
-            State::Over => return Err(HandshakeError::Over),
+            HandshakeState::ExpectClientHello(_) => first_hello_record(unread)?,
+            HandshakeState::ExpectFinished(_) => first_record(unread)?,
+            HandshakeState::ExpectSessions(_) => return Ok(None),
+            HandshakeState::Over => return Err(HandshakeError::Over),
         };
         match record {
             Some(record) if self.received + record.len() > Self::RECEIVED_MAX => Err(HandshakeError::TooLarge),
@@ -204,19 +204,19 @@ impl Handshake {
     /// Ends the handshake unless the record leads to a next state.
     fn handle(&mut self, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
         let offer = Offer { config: &self.config, sessions: &self.sessions };
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::ExpectClientHello(state) => state.handle(record, offer, progress),
-            State::ExpectFinished(state) => state.handle(record, progress).map(Next::from),
-            State::ExpectSessions(_) | State::Over => Err(HandshakeError::Over),
+        match std::mem::replace(&mut self.state, HandshakeState::Over) {
+            HandshakeState::ExpectClientHello(state) => state.handle(record, offer, progress),
+            HandshakeState::ExpectFinished(state) => state.handle(record, progress).map(Next::from),
+            HandshakeState::ExpectSessions(_) | HandshakeState::Over => Err(HandshakeError::Over),
         }
     }
 
     /// Ends the handshake for a `cause` that rustls has not detected.
     fn refuse(&mut self, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::ExpectClientHello(_) => refuse_in_plaintext(cause, output),
-            State::ExpectFinished(state) => state.refuse(cause, output),
-            State::ExpectSessions(_) | State::Over => cause,
+        match std::mem::replace(&mut self.state, HandshakeState::Over) {
+            HandshakeState::ExpectClientHello(_) => refuse_in_plaintext(cause, output),
+            HandshakeState::ExpectFinished(state) => state.refuse(cause, output),
+            HandshakeState::ExpectSessions(_) | HandshakeState::Over => cause,
         }
     }
 }
@@ -240,7 +240,7 @@ struct Offer<'a> {
     sessions: &'a Sessions,
 }
 
-enum State {
+enum HandshakeState {
     ExpectClientHello(Box<ExpectClientHello>),
     ExpectSessions(Box<ExpectSessions>),
     ExpectFinished(Box<ExpectFinished>),
@@ -248,17 +248,17 @@ enum State {
 }
 
 enum Next {
-    Expect(State),
+    Expect(HandshakeState),
     /// The record was not part of the handshake.
-    Skipped(State),
+    Skipped(HandshakeState),
     Established(Box<Established>),
 }
 
 impl From<expect_finished::Next> for Next {
     fn from(next: expect_finished::Next) -> Self {
         match next {
-            expect_finished::Next::Expect(state) => Self::Expect(State::ExpectFinished(state)),
-            expect_finished::Next::Skipped(state) => Self::Skipped(State::ExpectFinished(state)),
+            expect_finished::Next::Expect(state) => Self::Expect(HandshakeState::ExpectFinished(state)),
+            expect_finished::Next::Skipped(state) => Self::Skipped(HandshakeState::ExpectFinished(state)),
             expect_finished::Next::Established(established) => Self::Established(established),
         }
     }
@@ -285,7 +285,7 @@ impl ExpectClientHello {
         checked.map_err(|cause| refuse_in_plaintext(cause, output))?;
         feed(record, |input| self.acceptor.read_tls(input)).map_err(|cause| refuse_in_plaintext(cause, output))?;
         match self.acceptor.accept() {
-            Ok(None) => Ok(Next::Expect(State::ExpectClientHello(self))),
+            Ok(None) => Ok(Next::Expect(HandshakeState::ExpectClientHello(self))),
             Ok(Some(accepted)) => meet(accepted, &self.message, offer, progress),
             Err((error, alert)) => Err(refused(error, alert, output)),
         }
@@ -295,7 +295,7 @@ impl ExpectClientHello {
 /// The `ClientHello` offers sessions, and the driver looks for what is needed to resume them. Nothing was sent.
 struct ExpectSessions {
     accepted: Accepted,
-    desk: Desk,
+    connection_sessions: ConnectionSessions,
 }
 
 impl ExpectSessions {
@@ -304,9 +304,9 @@ impl ExpectSessions {
         provided: Provided,
         offer: Offer<'_>,
         progress: &mut Progress,
-    ) -> Result<State, HandshakeError> {
-        self.desk.provide(provided);
-        answer(self.accepted, self.desk, offer, progress)
+    ) -> Result<HandshakeState, HandshakeError> {
+        self.connection_sessions.provide(provided);
+        answer(self.accepted, self.connection_sessions, offer, progress)
     }
 }
 
@@ -315,20 +315,25 @@ impl ExpectSessions {
 fn meet(accepted: Accepted, hello: &[u8], offer: Offer<'_>, progress: &mut Progress) -> Result<Next, HandshakeError> {
     let checked = offer.config.check(&accepted.client_hello());
     checked.map_err(|cause| refuse_in_plaintext(cause, &mut progress.output))?;
-    let (desk, wanted) = offer.config.desk(offer.sessions, hello);
+    let (connection_sessions, wanted) = offer.config.connection_sessions(offer.sessions, hello);
     if wanted.is_empty() {
-        return answer(accepted, desk, offer, progress).map(Next::Expect);
+        return answer(accepted, connection_sessions, offer, progress).map(Next::Expect);
     }
     progress.wanted = wanted;
-    Ok(Next::Expect(State::ExpectSessions(Box::new(ExpectSessions { accepted, desk }))))
+    Ok(Next::Expect(HandshakeState::ExpectSessions(Box::new(ExpectSessions { accepted, connection_sessions }))))
 }
 
-fn answer(accepted: Accepted, desk: Desk, offer: Offer<'_>, progress: &mut Progress) -> Result<State, HandshakeError> {
+fn answer(
+    accepted: Accepted,
+    connection_sessions: ConnectionSessions,
+    offer: Offer<'_>,
+    progress: &mut Progress,
+) -> Result<HandshakeState, HandshakeError> {
     let (tickets, output) = (offer.sessions.tickets_per_handshake, &mut progress.output);
-    let mut state = ExpectFinished::answer(accepted, desk, offer.config, tickets, output)
+    let mut state = ExpectFinished::answer(accepted, connection_sessions, offer.config, tickets, output)
         .map_err(|(error, alert)| refused(error, alert, output))?;
     progress.early_data = state.early_data()?;
-    Ok(State::ExpectFinished(state))
+    Ok(HandshakeState::ExpectFinished(state))
 }
 
 /// Sends the alert of rustls, or our own if rustls has made none.

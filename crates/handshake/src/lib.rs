@@ -19,7 +19,7 @@
 
 mod certificate;
 mod config;
-mod desk;
+mod connection_sessions;
 mod error;
 mod expect_finished;
 mod extract;
@@ -37,5 +37,5 @@ pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
 pub use error::{Failed, HandshakeError, Stage};
 pub use handshake::{EarlyData, Established, Handshake, Info, Progress};
 pub use policy::{BadPolicy, Group, Policy};
-pub use sessions::{Found, Kept, Miss, Origin, Provided, Sessions, Terms, Tickets, Wanted};
+pub use sessions::{Found, Miss, NewSession, PolicyId, Provided, SessionSource, Sessions, Tickets, Wanted};
 pub use validity::{Validity, ValidityState};

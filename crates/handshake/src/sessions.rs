@@ -1,7 +1,7 @@
 //! How clients resume sessions: by tickets, or by ids of sessions that the server stores.
 //!
 //! rustls gets and stores sessions by calls that must return at once. But a shared session may be at another node. So
-//! each connection has a [`Desk`](crate::desk::Desk). The driver puts sessions on it before rustls gets the
+//! each connection has a [`ConnectionSessions`](crate::connection_sessions::ConnectionSessions). The driver puts sessions on it before rustls gets the
 //! `ClientHello`. New sessions from rustls stay there until the driver takes them.
 
 use std::fmt;
@@ -34,23 +34,23 @@ pub struct Sessions {
 
 /// Seals sessions into tickets, and opens them.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// Seals `session`, which was established now, under `terms`. `None`: the client gets no ticket.
-    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>>;
+    /// Seals `session`, which was established now, under `policy_id`. `None`: the client gets no ticket.
+    fn seal(&self, policy_id: &PolicyId, session: &[u8]) -> Option<Vec<u8>>;
 
-    /// Opens a ticket that a node sealed under the same terms. `ticket` comes from the client, and may be any bytes.
-    fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss>;
+    /// Opens a ticket that a node sealed under the same policy id. `ticket` comes from the client, and may be any bytes.
+    fn open(&self, policy_id: &PolicyId, ticket: &[u8]) -> Result<Found, Miss>;
 
     /// The id of the seed of the key that opens `ticket`, if this node does not have it and another may.
     fn missing_seed(&self, ticket: &[u8]) -> Option<TicketSeedId>;
 }
 
-/// A digest of the settings that a session was established under. A server with other terms does not resume it.
+/// A digest of the settings that a session was established under. A server with another policy id does not resume it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Terms([u8; 32]);
+pub struct PolicyId([u8; 32]);
 
 /// A session that the client may resume later, by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct NewSession {
     pub key: SessionKey,
     pub session: SecretBytes,
 }
@@ -59,12 +59,12 @@ pub struct Kept {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub session: SecretBytes,
-    pub origin: Origin,
+    pub source: SessionSource,
 }
 
 /// The place where a session was established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum SessionSource {
     /// At this node.
     Here,
     /// At another node. Everything needed to resume it was at this node.
@@ -73,7 +73,7 @@ pub enum Origin {
     Pulled,
 }
 
-impl Origin {
+impl SessionSource {
     pub const ALL: [Self; 3] = [Self::Here, Self::Elsewhere, Self::Pulled];
 
     /// The origin as a metric label and log field.
@@ -118,7 +118,7 @@ pub enum Miss {
     NoKey,
     /// The ticket is older than the lifetime of sessions.
     Expired,
-    /// The ticket was not sealed with the key it names, or under other terms.
+    /// The ticket was not sealed with the key it names, or under another policy id.
     Forged,
     /// The session is for one use, and was used.
     Spent,
@@ -157,11 +157,11 @@ impl Miss {
     }
 }
 
-impl Terms {
+impl PolicyId {
     /// The digest of all `parts`, each with its length.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut context = Context::new(&SHA256);
-        context.update(b"watari session terms v1\0");
+        context.update(b"watari session policy v1\0");
         for part in parts {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
@@ -173,7 +173,7 @@ impl Terms {
         &self.0
     }
 
-    /// The key of the session that was established under these terms with this id.
+    /// The key of the session that was established under this policy id with this id.
     pub(crate) fn key(&self, id: &[u8]) -> SessionKey {
         let mut context = Context::new(&SHA256);
         context.update(b"watari session key v1\0");
@@ -183,9 +183,9 @@ impl Terms {
     }
 }
 
-impl fmt::Debug for Terms {
+impl fmt::Debug for PolicyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Terms").finish_non_exhaustive()
+        f.debug_tuple("PolicyId").finish_non_exhaustive()
     }
 }
 
@@ -201,14 +201,14 @@ impl Wanted {
         self.sessions.is_empty() && self.ticket_seeds.is_empty()
     }
 
-    pub(crate) fn sessions(terms: &Terms, is_tls13: bool, offers: &Offers<'_>) -> Self {
+    pub(crate) fn sessions(policy_id: &PolicyId, is_tls13: bool, offers: &Offers<'_>) -> Self {
         let ids = match &offers.ticket {
             _ if is_tls13 => &offers.identities[..],
             // The client gets only tickets. Its id shows it whether the server accepted one (RFC 5077, section 3.4).
             Some(ticket) => std::slice::from_ref(ticket),
             None => std::slice::from_ref(&offers.session_id),
         };
-        let sessions = ids.iter().filter(|id| !id.is_empty()).map(|id| terms.key(id)).collect();
+        let sessions = ids.iter().filter(|id| !id.is_empty()).map(|id| policy_id.key(id)).collect();
         Self { sessions, ..Self::default() }
     }
 

@@ -15,12 +15,12 @@ use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace
 
 use crate::hello::Established;
 use crate::peer::PeerEntry;
-use crate::{LinkError, Shared, hello, link};
+use crate::{LinkError, MeshShared, hello, link};
 
 /// The pause after a failed accept. If the process has no file descriptor left, an immediate retry fails too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+pub(crate) async fn run(shared: Arc<MeshShared>, listener: TcpListener) {
     let (max, per_address_max) = (shared.limits.unidentified_max, shared.limits.unidentified_per_address_max);
     let unidentified = Unidentified::new(UnidentifiedLimits { known_max: max, max, per_address_max });
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<MeshShared>,
     tcp: TcpStream,
     address: SocketAddr,
     (place, crowded_out): (UnidentifiedPlace, CrowdedOut),
@@ -71,7 +71,7 @@ async fn serve(
 
 /// Identifies the peer. `None`: the peer has introduced itself, and this node dials it.
 async fn identify(
-    shared: &Arc<Shared>,
+    shared: &Arc<MeshShared>,
     tcp: TcpStream,
     place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {

@@ -72,7 +72,7 @@ pub struct Limits {
     /// Unidentified connections from one unknown address. For a newer connection, the oldest is closed.
     pub unidentified_per_address_max: usize,
     /// The interval at which one of the peers, in turn, is sent all members.
-    pub members_told_every: Duration,
+    pub members_interval: Duration,
     /// A learned member is removed after this time without a link from any node.
     pub members_forgotten_after: Duration,
 }
@@ -90,7 +90,7 @@ impl Default for Limits {
             events_max: 256,
             unidentified_max: 256,
             unidentified_per_address_max: 64,
-            members_told_every: Duration::from_mins(1),
+            members_interval: Duration::from_mins(1),
             // A host may take this long to restart. To dial it in vain for longer costs more than it gains.
             members_forgotten_after: Duration::from_hours(1),
         }
@@ -144,7 +144,7 @@ impl Limits {
             ("events_max", self.events_max == 0),
             ("unidentified_max", self.unidentified_max == 0),
             ("unidentified_per_address_max", self.unidentified_per_address_max == 0),
-            ("members_told_every", self.members_told_every.is_zero()),
+            ("members_interval", self.members_interval.is_zero()),
             ("members_forgotten_after", self.members_forgotten_after.is_zero()),
         ];
         match too_small.into_iter().find(|(_, too_small)| *too_small) {

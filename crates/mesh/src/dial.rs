@@ -8,9 +8,9 @@ use tracing::{debug, warn};
 use crate::backoff::{Backoff, random_u32};
 use crate::hello::{self, Established};
 use crate::peer::PeerEntry;
-use crate::{LinkError, Shared, link};
+use crate::{LinkError, MeshShared, link};
 
-pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
+pub(crate) async fn run(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
     let mut backoff = Backoff::new(shared.limits.backoff_min, shared.limits.backoff_max);
     while !peer.end.is_cancelled() {
         match attempt(&shared, &peer).await {
@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
     }
 }
 
-async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkError> {
+async fn attempt(shared: &MeshShared, peer: &PeerEntry) -> Result<Established, LinkError> {
     tokio::select! {
         outcome = timeout(shared.limits.handshake_max, hello::dial(shared, peer)) => {
             outcome.unwrap_or(Err(LinkError::HandshakeTimeout))
@@ -36,7 +36,7 @@ async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkE
 }
 
 /// Logs a failed attempt. Only a new error is a warning, because a peer may be down for long.
-fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
+fn failed(shared: &MeshShared, peer: &PeerEntry, error: &LinkError) {
     shared.metrics.attempt_failed(error);
     if peer.set_error(error) {
         warn!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "cannot establish a link");

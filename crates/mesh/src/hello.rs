@@ -14,7 +14,7 @@ use watari_wire::{LinkMessage, NodeName, Role};
 
 use crate::inbox::Inbox;
 use crate::peer::PeerEntry;
-use crate::{LinkError, Shared, introduce};
+use crate::{LinkError, MeshShared, introduce};
 
 /// A connection whose peer is identified and has sent its hello.
 pub(crate) struct Established {
@@ -26,7 +26,7 @@ pub(crate) struct Established {
 }
 
 /// Connects to `peer`, and verifies that its certificate has this name.
-pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkError> {
+pub(crate) async fn dial(shared: &MeshShared, peer: &PeerEntry) -> Result<Established, LinkError> {
     let tcp = TcpStream::connect(peer.address()).await.map_err(LinkError::Connect)?;
     tcp.set_nodelay(true)?;
     let name = ServerName::try_from(peer.name.to_string()).expect("node names are server names");
@@ -41,7 +41,7 @@ pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Establishe
 
 /// Identifies the node that has connected. `None`: it has introduced itself, and this node dials it.
 pub(crate) async fn accept(
-    shared: &Arc<Shared>,
+    shared: &Arc<MeshShared>,
     tcp: TcpStream,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
     tcp.set_nodelay(true)?;
@@ -57,7 +57,11 @@ pub(crate) async fn accept(
 }
 
 /// Whether the node `name` may continue. Returns its entry, if it has one.
-fn may_come(shared: &Shared, name: &NodeName, allowed: &BTreeSet<Role>) -> Result<Option<Arc<PeerEntry>>, LinkError> {
+fn may_come(
+    shared: &MeshShared,
+    name: &NodeName,
+    allowed: &BTreeSet<Role>,
+) -> Result<Option<Arc<PeerEntry>>, LinkError> {
     if shared.members().is_evicted(name) {
         return Err(LinkError::Evicted(name.clone()));
     }
@@ -79,7 +83,7 @@ fn certified(tls: &CommonState) -> Result<(NodeName, BTreeSet<Role>), LinkError>
 }
 
 async fn say_hello(
-    shared: &Shared,
+    shared: &MeshShared,
     mut stream: TlsStream<TcpStream>,
     name: &NodeName,
     allowed: &BTreeSet<Role>,

@@ -25,13 +25,13 @@ use watari_wire::{LinkMessage, NodeName};
 use crate::backoff::{Backoff, random_u32};
 use crate::hello::{self, Established};
 use crate::peer::PeerEntry;
-use crate::{LinkError, Shared};
+use crate::{LinkError, MeshShared};
 
 /// The time after which a peer that has this node's address has usually dialed it.
 const AFTER: Duration = Duration::from_secs(1);
 
 /// Introduces this node to a peer that should dial it, each time there is no link for a while.
-pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
+pub(crate) async fn run(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
     let after = AFTER.min(shared.limits.backoff_max);
     let mut backoff = Backoff::new(after, shared.limits.backoff_max);
     loop {
@@ -55,15 +55,15 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
     }
 }
 
-async fn introduce(shared: &Arc<Shared>, peer: &PeerEntry) -> Result<(), LinkError> {
+async fn introduce(shared: &Arc<MeshShared>, peer: &PeerEntry) -> Result<(), LinkError> {
     let mut connection = hello::dial(shared, peer).await?;
-    hello::say(&mut connection.stream, &shared.told()).await?;
+    hello::say(&mut connection.stream, &shared.members_message()).await?;
     hear(shared, &peer.name, &mut connection).await
 }
 
 /// Adds a certified node as a peer, after it has sent its address. `None`: this node dials it.
 pub(crate) async fn welcome(
-    shared: &Arc<Shared>,
+    shared: &Arc<MeshShared>,
     name: NodeName,
     mut connection: Established,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
@@ -73,14 +73,14 @@ pub(crate) async fn welcome(
     if !shared.dials(&name) {
         return Ok(Some((peer, connection)));
     }
-    hello::say(&mut connection.stream, &shared.told()).await?;
+    hello::say(&mut connection.stream, &shared.members_message()).await?;
     connection.stream.shutdown().await?;
     peer.dial.notify_one();
     Ok(None)
 }
 
 /// Receives the members. They are the first message after the hello of an introduction.
-async fn hear(shared: &Arc<Shared>, from: &NodeName, connection: &mut Established) -> Result<(), LinkError> {
+async fn hear(shared: &Arc<MeshShared>, from: &NodeName, connection: &mut Established) -> Result<(), LinkError> {
     match hello::next_frame(&mut connection.stream, &mut connection.inbox).await? {
         Frame::Link(LinkMessage::Members(told)) => {
             shared.learn(from, told);

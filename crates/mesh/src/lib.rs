@@ -61,7 +61,7 @@ use peer::PeerEntry;
 /// This node's end of all its links. Clones share it.
 #[derive(Clone)]
 pub struct Mesh {
-    shared: Arc<Shared>,
+    shared: Arc<MeshShared>,
 }
 
 /// Events of the links, in the order in which they happened on each.
@@ -137,7 +137,7 @@ impl Mesh {
             Join::Certified { mesh, legs } => (true, Some((mesh, legs))),
         };
         let forget_after = config.limits.members_forgotten_after;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MeshShared {
             peers: RwLock::default(),
             addresses: RwLock::default(),
             members: Mutex::new(Members::new(hello.node.clone(), advertised, forget_after, Now::read())),
@@ -262,7 +262,7 @@ async fn until_ended(ending: Ending) {
 const REMOVAL_MAX: Duration = Duration::from_secs(3);
 
 /// The state that all tasks of a mesh share.
-struct Shared {
+struct MeshShared {
     identity: Identity,
     roles: BTreeSet<Role>,
     hello: Hello,
@@ -281,7 +281,7 @@ struct Shared {
     tasks: TaskTracker,
 }
 
-impl Shared {
+impl MeshShared {
     /// Whether this node dials `peer`. Otherwise `peer` dials this node.
     fn dials(&self, peer: &NodeName) -> bool {
         self.hello.node < *peer

@@ -14,7 +14,7 @@ use crate::inbox::Inbox;
 use crate::metrics::DropReason;
 use crate::outbox::{Batch, Outbox};
 use crate::peer::{Link, PeerEntry};
-use crate::{Event, LinkError, Shared, rules};
+use crate::{Event, LinkError, MeshShared, rules};
 
 /// How long this node waits at the end until the peer has closed its end.
 const LINGER_MAX: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 /// Carries messages until the link ends. Returns how long it was up.
 ///
 /// An earlier link to the same peer ends first, so that its [`Event::Down`] precedes the [`Event::Up`] of this one.
-pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Established) -> Duration {
+pub(crate) async fn run(shared: &Arc<MeshShared>, peer: &PeerEntry, established: Established) -> Duration {
     let Established { stream, inbox, roles, incarnation } = established;
     let mut claim = peer.claim().await;
     let since = Instant::now();
@@ -43,7 +43,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Est
 }
 
 /// Prefers an order of this node over the error on the link as the reason.
-fn why_ended(shared: &Shared, peer: &PeerEntry, seen: LinkError) -> LinkError {
+fn why_ended(shared: &MeshShared, peer: &PeerEntry, seen: LinkError) -> LinkError {
     if shared.shutdown.is_cancelled() {
         LinkError::Shutdown
     } else if peer.is_expelled() {
@@ -55,14 +55,14 @@ fn why_ended(shared: &Shared, peer: &PeerEntry, seen: LinkError) -> LinkError {
     }
 }
 
-async fn up(shared: &Shared, peer: &PeerEntry, link: &Arc<Link>) {
+async fn up(shared: &MeshShared, peer: &PeerEntry, link: &Arc<Link>) {
     shared.metrics.links_up.inc();
     info!(peer = %peer.name, incarnation = link.incarnation, "link up");
     let (peer, roles, incarnation) = (peer.name.clone(), link.roles.clone(), link.incarnation);
     shared.report(Event::Up { peer, roles, incarnation }).await;
 }
 
-async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
+async fn down(shared: &MeshShared, peer: &PeerEntry, reason: LinkError) {
     shared.close(peer);
     peer.set_error(&reason);
     shared.metrics.links_up.dec();
@@ -77,7 +77,12 @@ async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
 
 /// Writes the messages in the outbox, all in one write each time. At the end of the peer, writes those queued until
 /// then.
-async fn write(shared: &Shared, peer: &PeerEntry, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
+async fn write(
+    shared: &MeshShared,
+    peer: &PeerEntry,
+    outbox: &Outbox,
+    mut stream: impl AsyncWrite + Unpin,
+) -> LinkError {
     let mut batch = Batch::default();
     loop {
         tokio::select! {
@@ -101,7 +106,7 @@ async fn write(shared: &Shared, peer: &PeerEntry, outbox: &Outbox, mut stream: i
 }
 
 async fn write_batch(
-    shared: &Shared,
+    shared: &MeshShared,
     stream: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
 ) -> Result<(), LinkError> {
@@ -117,7 +122,7 @@ async fn write_batch(
 }
 
 struct Reader<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<MeshShared>,
     peer: &'a PeerEntry,
     link: &'a Link,
     inbox: Inbox,

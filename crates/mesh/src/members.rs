@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use watari_wire::{Member, Members as Told, NodeName, Verdict};
+use watari_wire::{Member, Members as MembersMessage, NodeName, Verdict};
 
 use crate::Peer;
 use known::{Known, Said};
@@ -55,7 +55,7 @@ pub(crate) struct Now {
 pub(crate) struct Outcome {
     pub(crate) changes: Vec<Change>,
     /// News for all peers except the sender, to be sent before all later messages.
-    pub(crate) news: Told,
+    pub(crate) news: MembersMessage,
 }
 
 /// A change of a peer.
@@ -95,7 +95,7 @@ pub enum OrderError {
     #[error("a node cannot evict itself: send the order to another node")]
     Own,
     /// There is no room for another verdict.
-    #[error("{} nodes are evicted already: no more are possible", Told::MAX)]
+    #[error("{} nodes are evicted already: no more are possible", MembersMessage::MAX)]
     TooMany,
 }
 
@@ -139,14 +139,14 @@ impl Members {
     }
 
     /// Merges another node's message. Ignores entries that are impossible or find no room.
-    pub(crate) fn merge(&mut self, told: Told, now: Now) -> Outcome {
+    pub(crate) fn merge(&mut self, message: MembersMessage, now: Now) -> Outcome {
         let mut outcome = Outcome::default();
-        for verdict in told.verdicts {
+        for verdict in message.verdicts {
             // If there is no room, this node accepts the evicted one until an operator evicts it here.
             let _ = self.rule(verdict, now, &mut outcome);
         }
         if self.learns {
-            for member in &told.members {
+            for member in &message.members {
                 self.hear(member, now, &mut outcome);
             }
         }
@@ -196,18 +196,18 @@ impl Members {
     }
 
     /// All statements and verdicts, for a peer with a link.
-    pub(crate) fn all(&self, now: Now) -> Told {
+    pub(crate) fn all(&self, now: Now) -> MembersMessage {
         let verdicts = self.verdicts.all();
         if !self.learns {
-            return Told { verdicts, members: Vec::new() };
+            return MembersMessage { verdicts, members: Vec::new() };
         }
         let others = self.peers().filter_map(|(name, known)| {
             let unheard = known.unheard_for(now);
             let said = known.said.filter(|_| unheard < self.forget_after)?;
-            Some(said.told(name, unheard))
+            Some(said.statement(name, unheard))
         });
-        let own = self.said.told(&self.own, Duration::ZERO);
-        Told { verdicts, members: [own].into_iter().chain(others).take(Told::MAX).collect() }
+        let own = self.said.statement(&self.own, Duration::ZERO);
+        MembersMessage { verdicts, members: [own].into_iter().chain(others).take(MembersMessage::MAX).collect() }
     }
 
     /// The next peer to send all members to: those with links, in turn.
@@ -294,7 +294,7 @@ impl Members {
         if said > self.said {
             let is_true = (said.mesh, said.legs) == (self.said.mesh, self.said.legs);
             self.said.since = if is_true { said.since } else { said.since.saturating_add(1) };
-            outcome.news.members.push(self.said.told(&self.own, Duration::ZERO));
+            outcome.news.members.push(self.said.statement(&self.own, Duration::ZERO));
         }
     }
 
@@ -318,7 +318,7 @@ impl Members {
     }
 
     /// Calls `change`, and records its effect on `name` as a peer.
-    fn change(&mut self, name: &NodeName, outcome: &mut Outcome, change: impl FnOnce(&mut Self, &mut Told)) {
+    fn change(&mut self, name: &NodeName, outcome: &mut Outcome, change: impl FnOnce(&mut Self, &mut MembersMessage)) {
         let before = self.peer(name);
         change(self, &mut outcome.news);
         self.changed(name, before, outcome);
@@ -341,7 +341,7 @@ impl Members {
 }
 
 /// The most other nodes: with this node, as many as one message holds. Configured peers are not limited by it.
-const OTHERS_MAX: usize = Told::MAX - 1;
+const OTHERS_MAX: usize = MembersMessage::MAX - 1;
 
 /// How far the clock of a statement's or order's author may be ahead of ours, in seconds. Without a limit, a single
 /// wrong statement could never be overridden.

@@ -9,16 +9,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
-use watari_wire::{LinkMessage, Members as Told, NodeName, Role, Verdict};
+use watari_wire::{LinkMessage, Members as MembersMessage, NodeName, Role, Verdict};
 
 use crate::members::{Change, Members, Now, OrderError, Outcome, Source};
 use crate::peer::{Link, PeerEntry};
-use crate::{Event, Peer, REMOVAL_MAX, Shared};
+use crate::{Event, MeshShared, Peer, REMOVAL_MAX};
 
 /// Peers that were removed, and whose links are about to end.
 pub(crate) type Ending = Vec<Arc<PeerEntry>>;
 
-impl Shared {
+impl MeshShared {
     pub(crate) fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -31,9 +31,9 @@ impl Shared {
     }
 
     /// Merges the members that `from` has sent.
-    pub(crate) fn learn(self: &Arc<Self>, from: &NodeName, told: Told) {
+    pub(crate) fn learn(self: &Arc<Self>, from: &NodeName, message: MembersMessage) {
         let mut members = self.members();
-        let outcome = members.merge(told, Now::read());
+        let outcome = members.merge(message, Now::read());
         self.follow(&members, outcome, Some(from));
     }
 
@@ -52,7 +52,7 @@ impl Shared {
     }
 
     /// All members, as a message for a node without a link.
-    pub(crate) fn told(&self) -> LinkMessage {
+    pub(crate) fn members_message(&self) -> LinkMessage {
         LinkMessage::Members(self.members().all(Now::read()))
     }
 
@@ -62,7 +62,7 @@ impl Shared {
         if peer.end.is_cancelled() {
             return false;
         }
-        tell(link, members.all(Now::read()));
+        send_members(link, members.all(Now::read()));
         members.linked(&peer.name, true, Now::read());
         peer.set_up(Arc::clone(link));
         self.note_addresses();
@@ -86,7 +86,7 @@ impl Shared {
         if !outcome.news.is_empty() {
             for peer in self.all_peers().iter().filter(|peer| Some(&peer.name) != from) {
                 if let Some(link) = peer.link() {
-                    tell(&link, outcome.news.clone());
+                    send_members(&link, outcome.news.clone());
                 }
             }
         }
@@ -149,8 +149,8 @@ impl Shared {
 
 /// Removes members without a link from any node for long. Sends all members to one peer after the other, so that lost
 /// messages are made up for, and all nodes have the time of each member's last link.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let mut tick = interval(shared.limits.members_told_every);
+pub(crate) async fn keep(shared: Arc<MeshShared>) {
+    let mut tick = interval(shared.limits.members_interval);
     loop {
         tokio::select! {
             _ = tick.tick() => {}
@@ -164,15 +164,15 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         shared.follow(&members, outcome, None);
         let next = members.next_in_turn().and_then(|name| shared.peer(&name)?.link());
         if let Some(link) = next {
-            tell(&link, members.all(Now::read()));
+            send_members(&link, members.all(Now::read()));
         }
     }
 }
 
 /// A node without verdicts and statements sends nothing.
-fn tell(link: &Link, told: Told) {
-    if !told.is_empty() {
-        link.outbox.push_link(&LinkMessage::Members(told));
+fn send_members(link: &Link, message: MembersMessage) {
+    if !message.is_empty() {
+        link.outbox.push_link(&LinkMessage::Members(message));
     }
 }
 

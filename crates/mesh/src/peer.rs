@@ -46,14 +46,14 @@ pub(crate) struct PeerEntry {
     pub(crate) dial: Notify,
     /// Set when the peer is evicted. Its messages are ignored from then on.
     expelled: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PeerState>,
     /// The number of the newest connection that was identified as this peer.
     newest: watch::Sender<u64>,
     /// Held by the connection that is the link.
     turn: AsyncMutex<()>,
 }
 
-struct State {
+struct PeerState {
     address: SocketAddr,
     link: Option<Arc<Link>>,
     last_error: Option<String>,
@@ -90,7 +90,7 @@ impl PeerEntry {
             end: shutdown.child_token(),
             dial: Notify::new(),
             expelled: AtomicBool::new(false),
-            state: Mutex::new(State { address: peer.address, link: None, last_error: None }),
+            state: Mutex::new(PeerState { address: peer.address, link: None, last_error: None }),
             newest: watch::Sender::new(0),
             turn: AsyncMutex::new(()),
         }
@@ -169,7 +169,7 @@ impl PeerEntry {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PeerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -67,12 +67,12 @@ pub(crate) struct Record {
     log: AccessLog,
     line: Option<Line>,
     begun: Instant,
-    journey: Arc<Journey>,
+    trace: Arc<RequestTrace>,
 }
 
 /// The origins that a request was sent to.
 #[derive(Debug, Default)]
-pub(crate) struct Journey {
+pub(crate) struct RequestTrace {
     origin: Mutex<Option<Arc<Origin>>>,
     tries: AtomicU32,
     moves: AtomicU32,
@@ -114,7 +114,7 @@ impl AccessLog {
     }
 
     /// The record of a request that has just arrived.
-    pub(crate) fn begin<B>(&self, request: &Request<B>, client: &Client, journey: &Arc<Journey>) -> Record {
+    pub(crate) fn begin<B>(&self, request: &Request<B>, client: &Client, trace: &Arc<RequestTrace>) -> Record {
         let line = Line {
             client: client.address().ip().to_canonical(),
             time: SystemTime::now(),
@@ -132,7 +132,7 @@ impl AccessLog {
             moves: 0,
             ending: Ending::ClientLeft,
         };
-        Record { log: self.clone(), line: Some(line), begun: Instant::now(), journey: Arc::clone(journey) }
+        Record { log: self.clone(), line: Some(line), begun: Instant::now(), trace: Arc::clone(trace) }
     }
 }
 
@@ -169,9 +169,9 @@ impl Drop for Record {
     fn drop(&mut self) {
         let Some(mut line) = self.line.take() else { return };
         line.duration = self.begun.elapsed();
-        line.origin = self.journey.lock().as_ref().map(|origin| origin.address.clone());
-        line.tries = self.journey.tries.load(Ordering::Relaxed);
-        line.moves = self.journey.moves.load(Ordering::Relaxed);
+        line.origin = self.trace.lock().as_ref().map(|origin| origin.address.clone());
+        line.tries = self.trace.tries.load(Ordering::Relaxed);
+        line.moves = self.trace.moves.load(Ordering::Relaxed);
         let Some(lines) = &self.log.0.lines else { return };
         if lines.try_send(Some(line)).is_err() {
             self.log.0.lost.inc();
@@ -179,7 +179,7 @@ impl Drop for Record {
     }
 }
 
-impl Journey {
+impl RequestTrace {
     /// Called when an origin is tried.
     pub(crate) fn tries(&self, origin: &Arc<Origin>) {
         self.tries.fetch_add(1, Ordering::Relaxed);

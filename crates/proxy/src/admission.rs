@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use watari_admission::{Entered, Load, Queue, QueueSettings, Request, RetryAfter, Ticket};
+use watari_admission::{AdmissionId, Entered, Load, Queue, QueueSettings, Request, RetryAfter};
 
 use crate::metrics::{QueueMetrics, RuleMetrics, Wait};
 
@@ -28,16 +28,16 @@ pub struct QueueStatus {
 /// The queue of a pool.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Notified if a request has a deadline that may be earlier than all others.
     sooner: Notify,
     metrics: QueueMetrics,
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     queue: Queue,
-    waiting: HashMap<Ticket, oneshot::Sender<Verdict>>,
+    waiting: HashMap<AdmissionId, oneshot::Sender<Verdict>>,
     /// Whether a task runs that expires requests.
     watched: bool,
     /// One for each rule, and a last one for requests that match no rule.
@@ -50,7 +50,7 @@ type Verdict = Result<(), RetryAfter>;
 /// A request that waits for its turn.
 #[derive(Debug)]
 struct Turn {
-    told: oneshot::Receiver<Verdict>,
+    verdict: oneshot::Receiver<Verdict>,
     wait: Wait,
 }
 
@@ -58,14 +58,14 @@ struct Turn {
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
-    ticket: Ticket,
+    id: AdmissionId,
 }
 
 impl Admission {
     pub(crate) fn new(settings: QueueSettings, metrics: QueueMetrics) -> Arc<Self> {
         let queue = Queue::new(settings);
         let rules = metrics.of_rules(&queue);
-        let state = State { queue, waiting: HashMap::new(), watched: false, rules };
+        let state = QueueState { queue, waiting: HashMap::new(), watched: false, rules };
         Arc::new(Self { state: Mutex::new(state), sooner: Notify::new(), metrics })
     }
 
@@ -76,8 +76,8 @@ impl Admission {
         state.rules.iter_mut().for_each(|rule| rule.show(Load::default()));
         state.rules = self.metrics.of_rules(&state.queue);
         state.show();
-        for ticket in begin {
-            state.tell(ticket, Ok(()));
+        for id in begin {
+            state.notify(id, Ok(()));
         }
     }
 
@@ -103,24 +103,24 @@ impl Admission {
         let mut state = self.lock();
         let entered = state.queue.enter(request, Instant::now().into_std());
         state.show();
-        let place = |ticket| Place { admission: Arc::clone(self), ticket };
+        let place = |id| Place { admission: Arc::clone(self), id };
         match entered {
-            Entered::Now(ticket) => Ok((place(ticket), None)),
+            Entered::Now(id) => Ok((place(id), None)),
             Entered::Refused(retry_after) => {
                 state.rule_of(request).waits.full.inc();
                 Err(retry_after)
             }
-            Entered::Waiting(ticket) => {
-                let (tell, told) = oneshot::channel();
-                state.waiting.insert(ticket, tell);
+            Entered::Waiting(id) => {
+                let (tell, verdict) = oneshot::channel();
+                state.waiting.insert(id, tell);
                 self.watch(&mut state);
-                Ok((place(ticket), Some(Turn { told, wait: state.rule_of(request).waits.begin() })))
+                Ok((place(id), Some(Turn { verdict, wait: state.rule_of(request).waits.begin() })))
             }
         }
     }
 
     /// Starts the task that expires requests, unless it runs. It ends when no request has a deadline.
-    fn watch(self: &Arc<Self>, state: &mut State) {
+    fn watch(self: &Arc<Self>, state: &mut QueueState) {
         if state.queue.next_deadline().is_none() {
             return;
         }
@@ -149,7 +149,7 @@ impl Admission {
         deadline.map(Instant::from_std)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,13 +158,13 @@ impl Turn {
     /// Waits until the request may begin or reaches its deadline.
     async fn comes(self) -> Verdict {
         // If the sender was dropped without a verdict, the request has left the queue itself, and needs none.
-        let verdict = self.told.await.unwrap_or(Ok(()));
+        let verdict = self.verdict.await.unwrap_or(Ok(()));
         self.wait.end(verdict.is_ok());
         verdict
     }
 }
 
-impl State {
+impl QueueState {
     fn rule_of(&self, request: Request<'_>) -> &RuleMetrics {
         &self.rules[self.queue.rule_of(request)]
     }
@@ -176,24 +176,24 @@ impl State {
         }
     }
 
-    fn tell(&mut self, ticket: Ticket, verdict: Verdict) {
-        if let Some(tell) = self.waiting.remove(&ticket) {
+    fn notify(&mut self, id: AdmissionId, verdict: Verdict) {
+        if let Some(tell) = self.waiting.remove(&id) {
             // The receiver may have been dropped with its client. Then dropping the `Place` frees the slot.
             let _ = tell.send(verdict);
         }
     }
 
-    fn leave(&mut self, ticket: Ticket) {
-        self.waiting.remove(&ticket);
-        if let Some(next) = self.queue.leave(ticket, Instant::now().into_std()) {
-            self.tell(next, Ok(()));
+    fn leave(&mut self, id: AdmissionId) {
+        self.waiting.remove(&id);
+        if let Some(next) = self.queue.leave(id, Instant::now().into_std()) {
+            self.notify(next, Ok(()));
         }
         self.show();
     }
 
     fn expire(&mut self) {
         for expired in self.queue.expire(Instant::now().into_std()) {
-            self.tell(expired.ticket, Err(expired.retry_after));
+            self.notify(expired.id, Err(expired.retry_after));
         }
         self.show();
     }
@@ -201,7 +201,7 @@ impl State {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.admission.lock().leave(self.ticket);
+        self.admission.lock().leave(self.id);
     }
 }
 

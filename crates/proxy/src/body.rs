@@ -19,8 +19,8 @@ use watari_handover::{SeamError, TooLong};
 
 use crate::connections::Lease;
 use crate::metrics::BodyCounters;
+use crate::origin_health::Watch;
 use crate::progress::{Progress, TooSlow};
-use crate::standing::Watch;
 use crate::{Body, BoxError, Limits, fields};
 
 /// An empty body. Allocates nothing.
@@ -178,7 +178,7 @@ impl From<TooLong> for ResponseBodyError {
 pub(crate) struct ResponseBody {
     inner: Incoming,
     lease: Option<Lease>,
-    patience: Duration,
+    limit: Duration,
     /// `None` if the length of the body is unknown.
     progress: Option<Progress>,
     /// Armed while the body waits for the origin. Created at the first wait, because many bodies need none.
@@ -192,9 +192,9 @@ impl ResponseBody {
     /// `limits` has the timeout for the next piece, which is also the timeout for the connection to become ready at the
     /// end, and the minimum rate.
     pub(crate) fn new(inner: Incoming, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
-        let patience = limits.body_timeout;
-        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_rate_min, patience));
-        let mut body = Self { lease: Some(lease), patience, progress, ..Self::none(inner, counters) };
+        let limit = limits.body_timeout;
+        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_rate_min, limit));
+        let mut body = Self { lease: Some(lease), limit, progress, ..Self::none(inner, counters) };
         if body.inner.is_end_stream() {
             body.release();
         }
@@ -206,7 +206,7 @@ impl ResponseBody {
         Self {
             inner,
             lease: None,
-            patience: Duration::ZERO,
+            limit: Duration::ZERO,
             progress: None,
             timer: None,
             waiting: false,
@@ -231,7 +231,7 @@ impl ResponseBody {
             watch.ended(Outcome::Answered(status.as_u16()));
         }
         if let Some(lease) = self.lease.take() {
-            lease.release(self.patience);
+            lease.release(self.limit);
         }
     }
 
@@ -261,11 +261,11 @@ impl ResponseBody {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let patience = self.patience;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         if !self.waiting {
             let now = Instant::now();
-            timer.as_mut().reset(now + patience);
+            timer.as_mut().reset(now + limit);
             self.waiting = true;
             self.progress.iter_mut().for_each(|progress| progress.waits(now));
         }

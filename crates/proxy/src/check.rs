@@ -9,7 +9,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Request};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use watari_balance::Patience;
+use watari_balance::HealthThresholds;
 
 use crate::Body;
 use crate::body;
@@ -27,7 +27,7 @@ pub struct Check {
     /// The timeout of one check.
     pub timeout: Duration,
     /// How many results in a row change the state.
-    pub patience: Patience,
+    pub thresholds: HealthThresholds,
 }
 
 impl Default for Check {
@@ -36,7 +36,7 @@ impl Default for Check {
             http: None,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
-            patience: Patience { fall: 3, rise: 2 },
+            thresholds: HealthThresholds { fall: 3, rise: 2 },
         }
     }
 }
@@ -82,7 +82,7 @@ async fn run(origin: Arc<Origin>, check: Check) {
         due.tick().await;
         let result = timeout(check.timeout, once(&origin, &check)).await;
         let well = matches!(result, Ok(true));
-        origin.standing.checked(well, check.patience, Instant::now().into_std());
+        origin.health_of.checked(well, check.thresholds, Instant::now().into_std());
     }
 }
 

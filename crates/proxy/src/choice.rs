@@ -12,9 +12,9 @@ use crate::body::ResponseBody;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::origin::{Origin, Outcome};
+use crate::origin_health::Name;
 use crate::policy::{Balance, RetryOn};
 use crate::request::Repeatable;
-use crate::standing::Name;
 
 /// The state for the selection.
 #[derive(Debug)]
@@ -45,11 +45,11 @@ impl Choice {
         wanted: Option<usize>,
         request: &Request<Body>,
         client: &Client,
-    ) -> Tries<'a> {
+    ) -> Attempts<'a> {
         let is_by_key = self.balance.policy == OriginPolicy::Hash;
         let key = if is_by_key { self.balance.hash_key.of(request, client).into_owned() } else { Vec::new() };
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
-        Tries { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
+        Attempts { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
     }
 
     /// Selects one of `candidates`. Returns its index in the pool.
@@ -68,7 +68,7 @@ impl Choice {
 }
 
 /// The origins that a request is sent to, one after the other.
-pub(crate) struct Tries<'a> {
+pub(crate) struct Attempts<'a> {
     choice: &'a Choice,
     origins: &'a [Arc<Origin>],
     /// The index of the origin that the client is bound to.
@@ -85,13 +85,13 @@ pub(crate) struct Tries<'a> {
 
 /// The next step after the outcome of a try.
 #[expect(clippy::large_enum_variant, reason = "nearly all values are responses")]
-pub(crate) enum Then {
+pub(crate) enum AfterAttempt {
     /// Try another origin. The failure is the result if there is none.
     Again(Box<Request<Body>>, Failure),
     End(Result<Response<ResponseBody>, Failure>),
 }
 
-impl Tries<'_> {
+impl Attempts<'_> {
     /// Selects the next origin among those in the best state. Origins that are draining come late, and those that are
     /// down come last: if all are down, all are tried.
     pub(crate) fn next(&mut self) -> Option<usize> {
@@ -115,10 +115,10 @@ impl Tries<'_> {
     }
 
     /// Decides after `outcome`. `again` is the request, if it can be repeated.
-    pub(crate) fn judge(&mut self, outcome: Outcome, again: Option<&Repeatable>) -> Then {
+    pub(crate) fn judge(&mut self, outcome: Outcome, again: Option<&Repeatable>) -> AfterAttempt {
         match outcome {
             // No origin was sent the request, so no attempt counts.
-            Outcome::Untouched(request, failure @ Failure::Saturated(_)) => Then::Again(request, failure),
+            Outcome::Untouched(request, failure @ Failure::Saturated(_)) => AfterAttempt::Again(request, failure),
             outcome => {
                 self.asked += 1;
                 self.judge_asked(outcome, again)
@@ -126,21 +126,21 @@ impl Tries<'_> {
         }
     }
 
-    fn judge_asked(&self, outcome: Outcome, again: Option<&Repeatable>) -> Then {
+    fn judge_asked(&self, outcome: Outcome, again: Option<&Repeatable>) -> AfterAttempt {
         match outcome {
-            Outcome::Untouched(request, failure) if self.may_go_on() => Then::Again(request, failure),
-            Outcome::Untouched(_, failure) => Then::End(Err(failure)),
+            Outcome::Untouched(request, failure) if self.may_go_on() => AfterAttempt::Again(request, failure),
+            Outcome::Untouched(_, failure) => AfterAttempt::End(Err(failure)),
             Outcome::Failed(failure) => match again {
                 Some(again) if failure.is_reset() && self.retries(Some(RetryOn::Reset)) => {
-                    Then::Again(again.request(), failure)
+                    AfterAttempt::Again(again.request(), failure)
                 }
-                _ => Then::End(Err(failure)),
+                _ => AfterAttempt::End(Err(failure)),
             },
             Outcome::Answered(response) => match again {
                 Some(again) if self.retries(RetryOn::of(response.status())) => {
-                    Then::Again(again.request(), Failure::NoOrigin)
+                    AfterAttempt::Again(again.request(), Failure::NoOrigin)
                 }
-                _ => Then::End(Ok(response)),
+                _ => AfterAttempt::End(Ok(response)),
             },
         }
     }

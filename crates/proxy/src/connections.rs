@@ -17,7 +17,7 @@ use crate::{Body, Limits};
 /// The reusable connections to one origin, and the limit on its requests in flight.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    kept: Mutex<Kept>,
+    kept: Mutex<ReusableConnections>,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
     idle_max: usize,
@@ -25,11 +25,11 @@ pub(crate) struct Connections {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ReusableConnections {
     /// HTTP/1.1 connections without a request. The one used last is at the back.
     idle: VecDeque<Idle>,
     /// HTTP/2 connections, with or without requests.
-    shared: Vec<Arc<Shared>>,
+    shared: Vec<Arc<SharedConnection>>,
     /// The current addresses of the origin, if they may change. Connections to other addresses are not used again.
     addresses: Option<Arc<[SocketAddr]>>,
 }
@@ -43,7 +43,7 @@ struct Idle {
 
 /// An HTTP/2 connection.
 #[derive(Debug)]
-struct Shared {
+struct SharedConnection {
     sender: http2::SendRequest<Body>,
     peer: SocketAddr,
     streams: AtomicUsize,
@@ -109,7 +109,8 @@ impl Connections {
         match sender {
             Sender::Http1(sender) => Connection::Http1(sender, peer),
             Sender::Http2(sender) => {
-                let shared = Arc::new(Shared { sender, peer, streams: AtomicUsize::new(0), used: Mutex::new(now) });
+                let shared =
+                    Arc::new(SharedConnection { sender, peer, streams: AtomicUsize::new(0), used: Mutex::new(now) });
                 let stream = Stream::on(&shared);
                 if for_all {
                     self.lock().shared.push(shared);
@@ -140,7 +141,7 @@ impl Connections {
         }
     }
 
-    fn remove_old(&self, kept: &mut Kept, now: Instant) {
+    fn remove_old(&self, kept: &mut ReusableConnections, now: Instant) {
         let is_old = |since: Instant| now.duration_since(since) >= self.idle_timeout;
         while kept.idle.front().is_some_and(|idle| is_old(idle.since)) {
             kept.idle.pop_front();
@@ -148,12 +149,12 @@ impl Connections {
         kept.shared.retain(|shared| !shared.sender.is_closed() && (shared.is_in_use() || !is_old(shared.last_used())));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, ReusableConnections> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl SharedConnection {
     fn has_room(&self) -> bool {
         self.streams.load(Ordering::Relaxed) < STREAMS_MAX && !self.sender.is_closed()
     }
@@ -177,11 +178,11 @@ pub(crate) enum Connection {
 /// A stream of an HTTP/2 connection.
 pub(crate) struct Stream {
     pub(crate) sender: http2::SendRequest<Body>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
 }
 
 impl Stream {
-    fn on(shared: &Arc<Shared>) -> Self {
+    fn on(shared: &Arc<SharedConnection>) -> Self {
         shared.streams.fetch_add(1, Ordering::Relaxed);
         Self { sender: shared.sender.clone(), shared: Arc::clone(shared) }
     }
@@ -218,8 +219,8 @@ impl Lease {
     }
 
     /// Returns the connection after a response was read to its end. Closes it if it is not ready again within
-    /// `patience`, because the rest of a request's body may still be in transit.
-    pub(crate) fn release(self, patience: Duration) {
+    /// `limit`, because the rest of a request's body may still be in transit.
+    pub(crate) fn release(self, limit: Duration) {
         let Self { connections, connection, for_all, permit } = self;
         let Connection::Http1(mut sender, peer) = connection else { return };
         if !for_all || sender.is_closed() {
@@ -229,7 +230,7 @@ impl Lease {
             connections.put(sender, peer, Instant::now());
         } else {
             tokio::spawn(async move {
-                if let Ok(Ok(())) = timeout(patience, sender.ready()).await {
+                if let Ok(Ok(())) = timeout(limit, sender.ready()).await {
                     connections.put(sender, peer, Instant::now());
                 }
                 mem::drop(permit);

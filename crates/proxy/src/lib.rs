@@ -25,7 +25,6 @@ mod access;
 mod access_log;
 mod address;
 mod admission;
-mod attended;
 mod auth;
 mod body;
 mod check;
@@ -42,18 +41,19 @@ mod forwarded;
 mod metrics;
 mod operate;
 mod origin;
+mod origin_health;
 mod path;
 mod policy;
 mod pool;
 mod progress;
 mod redirect;
 mod request;
+mod request_guards;
 mod resolve;
 mod resources;
 mod routes;
 mod rules;
 mod shape;
-mod standing;
 mod sticky;
 mod template;
 mod tls;
@@ -77,7 +77,7 @@ pub use watari_admission::{InvalidPattern, Limits as QueueLimits, Pattern, Queue
 pub use watari_files::{Body, BoxError};
 
 pub use watari_handover::governor::{Damping, Metric, Settings as Governor, Slow, Unequal};
-pub use watari_handover::{Equality, Terms};
+pub use watari_handover::{Equality, TransferConditions};
 
 pub use crate::access::Access;
 pub use crate::access_log::{AccessLog, LogFormat};
@@ -103,13 +103,13 @@ pub use crate::template::{InvalidTemplate, Template};
 pub use crate::tls::{InvalidTls, OriginTls, client_config};
 pub use crate::tunnel::{Tunnel, TunnelBroken};
 
-use crate::access_log::Journey;
-use crate::attended::Kept;
+use crate::access_log::RequestTrace;
 use crate::auth::Auth;
 use crate::body::RequestBody;
 use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::pool::Pool;
+use crate::request_guards::RequestGuards;
 use crate::routes::Routes;
 use crate::shape::Shape;
 use crate::template::Facts;
@@ -301,18 +301,18 @@ impl Proxy {
     {
         let accepted = self.shape.accepted(&request);
         let uri = request.uri().clone();
-        let journey = Arc::default();
-        let record = self.access_log.as_ref().map(|log| log.begin(&request, client, &journey));
-        let mut kept = Kept { record, ..Kept::default() };
-        let asker = Asker { client, path: uri.path(), journey: &journey };
-        let response = self.forward(request, asker, &mut kept).await;
-        let response = response.unwrap_or_else(|failure| self.failed(&failure, asker));
+        let trace = Arc::default();
+        let record = self.access_log.as_ref().map(|log| log.begin(&request, client, &trace));
+        let mut kept = RequestGuards { record, ..RequestGuards::default() };
+        let context = RequestContext { client, path: uri.path(), trace: &trace };
+        let response = self.forward(request, context, &mut kept).await;
+        let response = response.unwrap_or_else(|failure| self.failed(&failure, context));
         kept.until_end_of(self.shape.finish(response, accepted))
     }
 
-    fn failed(&self, failure: &Failure, asker: Asker<'_>) -> Response<Body> {
+    fn failed(&self, failure: &Failure, context: RequestContext<'_>) -> Response<Body> {
         self.metrics.count_failure(failure);
-        failure.log(asker.path, asker.client);
+        failure.log(context.path, context.client);
         self.shape.failure(failure)
     }
 
@@ -321,15 +321,15 @@ impl Proxy {
     async fn forward<B>(
         &self,
         request: Request<B>,
-        asker: Asker<'_>,
-        kept: &mut Kept,
+        context: RequestContext<'_>,
+        kept: &mut RequestGuards,
     ) -> Result<Response<Body>, Failure>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let (mut head, body) = request.into_parts();
-        let client = asker.client;
+        let client = context.client;
         let claims = self.shape.claims(&head.headers, client);
         let host = request::rewrite(&mut head, !body.is_end_stream(), client)?;
         if let Some(claims) = claims {
@@ -344,8 +344,8 @@ impl Proxy {
         let route = self.routes.find(name, &path).map_err(Failure::NoRoute)?;
         route.rules.apply_to_request(&mut head.headers, facts);
         let matched = Matched { route, host: name, path: &path, facts };
-        let response = self.ask(matched, head, body, asker.journey, kept).await;
-        let mut response = response.unwrap_or_else(|failure| self.failed(&failure, asker));
+        let response = self.ask(matched, head, body, context.trace, kept).await;
+        let mut response = response.unwrap_or_else(|failure| self.failed(&failure, context));
         route.rules.response.apply(response.headers_mut(), facts);
         Ok(response)
     }
@@ -355,8 +355,8 @@ impl Proxy {
         Matched { route, host, path, facts }: Matched<'_>,
         mut head: Parts,
         body: B,
-        journey: &Arc<Journey>,
-        kept: &mut Kept,
+        trace: &Arc<RequestTrace>,
+        kept: &mut RequestGuards,
     ) -> Result<Response<Body>, Failure>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -377,7 +377,7 @@ impl Proxy {
         }
         kept.place = pool.enter(host, path, self.clients.network(client)).await?;
         let request = Box::new(Request::from_parts(head, body));
-        let response = pool.forward(request, upload.as_deref(), client, journey).await?;
+        let response = pool.forward(request, upload.as_deref(), client, trace).await?;
         Ok(self.shape.answer(response))
     }
 
@@ -410,8 +410,8 @@ struct Matched<'a> {
 
 /// The client, and the path of its request.
 #[derive(Clone, Copy)]
-struct Asker<'a> {
+struct RequestContext<'a> {
     client: &'a Client,
     path: &'a str,
-    journey: &'a Arc<Journey>,
+    trace: &'a Arc<RequestTrace>,
 }

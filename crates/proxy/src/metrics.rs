@@ -218,10 +218,10 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn of_standing(&self, pool: &str, origin: &OriginAddress) -> StandingMetrics {
+    pub(crate) fn of_standing(&self, pool: &str, origin: &OriginAddress) -> OriginHealthMetrics {
         let label = PoolAndOrigin { pool: pool.to_owned(), origin: origin.to_string() };
         let healthy = self.healthy.begin(&label);
-        StandingMetrics { healthy, all: self.healthy.clone(), ejections: self.ejections.clone(), label }
+        OriginHealthMetrics { healthy, all: self.healthy.clone(), ejections: self.ejections.clone(), label }
     }
 
     pub(crate) fn retries(&self, pool: &str) -> Counter {
@@ -261,21 +261,21 @@ impl TransferMetrics {
 
 /// The health of an origin in its pool.
 #[derive(Debug)]
-pub(crate) struct StandingMetrics {
+pub(crate) struct OriginHealthMetrics {
     pub(crate) healthy: Gauge,
     all: Healthy,
     ejections: Family<Ejection, Counter>,
     label: PoolAndOrigin,
 }
 
-impl StandingMetrics {
+impl OriginHealthMetrics {
     pub(crate) fn count_ejection(&self, cause: watari_balance::Cause) {
         let PoolAndOrigin { pool, origin } = self.label.clone();
         self.ejections.get_or_create(&Ejection { pool, origin, cause: cause.as_str() }).inc();
     }
 }
 
-impl Drop for StandingMetrics {
+impl Drop for OriginHealthMetrics {
     fn drop(&mut self) {
         self.all.end(&self.label);
     }

@@ -24,11 +24,11 @@ use crate::connections::{Connection, Connections, Lease};
 use crate::failure::Failure;
 use crate::fields::BadLength;
 use crate::metrics::{Metrics, OriginMetrics};
+use crate::origin_health::{Name, OriginHealth};
 use crate::pool::{OriginConfig, PoolConfig};
 use crate::progress::bytes_min;
 use crate::request::{self, Repeatable};
 use crate::resolve::Addresses;
-use crate::standing::{Name, Standing};
 use crate::tunnel::Tunnel;
 use crate::upgrade::{BadSwitch, Upgrade};
 use crate::{Body, Limits, fields};
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
     connector: Connector,
     connections: Arc<Connections>,
     weight: u32,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) health_of: Arc<OriginHealth>,
     draining: AtomicBool,
     /// Whether a connection for the next request is being made.
     preparing: AtomicBool,
@@ -74,7 +74,7 @@ struct Load {
 impl Origin {
     pub(crate) fn new(
         config: OriginConfig,
-        standing: Arc<Standing>,
+        health_of: Arc<OriginHealth>,
         pool: &PoolConfig,
         limits: &Arc<Limits>,
         metrics: &Metrics,
@@ -86,7 +86,7 @@ impl Origin {
             connector: Connector::new(&address, &pool.transport)?,
             address,
             weight,
-            standing,
+            health_of,
             limits: Arc::clone(limits),
             connections: Arc::new(Connections::new(limits)),
             draining: AtomicBool::new(false),
@@ -97,17 +97,17 @@ impl Origin {
 
     /// Requests go to origins of a lower rank first. A draining origin ranks before one that is down.
     pub(crate) fn rank(&self, now: Instant) -> (bool, bool) {
-        (!self.standing.is_up(now.into_std()), self.is_draining())
+        (!self.health_of.is_up(now.into_std()), self.is_draining())
     }
 
     /// The state of this origin for the selection of an origin.
     pub(crate) fn candidate(&self, now: Instant) -> Candidate<Name> {
         Candidate {
             weight: self.weight,
-            slow_start: self.standing.slow_start(now.into_std()),
+            slow_start: self.health_of.slow_start(now.into_std()),
             connections: self.connections.in_flight(),
             response: self.response(now),
-            ..Candidate::new(self.standing.name.clone())
+            ..Candidate::new(self.health_of.name.clone())
         }
     }
 
@@ -157,7 +157,7 @@ impl Origin {
         };
         let now = Instant::now();
         self.follow_name(now);
-        let watch = self.standing.watch(now.into_std());
+        let watch = self.health_of.watch(now.into_std());
         let mut outcome = self.attempt(request, upload, again, client, permit).await;
         match &mut outcome {
             Outcome::Answered(response) => {

@@ -14,24 +14,24 @@ use tokio::time::Instant;
 use watari_admission::QueueSettings;
 use watari_balance::Outliers;
 use watari_handover::governor::{Cause, OriginId, OriginView, Settings};
-use watari_handover::{Terms, Transfer};
+use watari_handover::{Transfer, TransferConditions};
 
-use crate::access_log::Journey;
+use crate::access_log::RequestTrace;
 use crate::admission::{Admission, Place};
 use crate::body::{ResponseBody, Upload};
 use crate::check::{self, Check};
-use crate::choice::{Choice, Then};
+use crate::choice::{AfterAttempt, Choice};
 use crate::client::Client;
 use crate::compress::Movable;
 use crate::connect::{InvalidTransport, Transport};
 use crate::failure::Failure;
 use crate::metrics::{Metrics, TransferMetrics};
 use crate::origin::Origin;
+use crate::origin_health::{Name, OriginHealth};
 use crate::policy::Balance;
 use crate::request::Repeatable;
 use crate::resolve::Resolution;
 use crate::resources::Resources;
-use crate::standing::{Name, Standing};
 use crate::sticky::{Stickiness, Sticky};
 use crate::transfer::{RunningRequest, Source, TransferBody};
 use crate::transfers::{Resource, Running, Transfers};
@@ -64,7 +64,7 @@ pub struct PoolConfig {
 #[derive(Debug, Clone)]
 pub struct Handover {
     /// The evidence that origins have the same bytes.
-    pub terms: Terms,
+    pub conditions: TransferConditions,
     /// The minimum length of a response that can move, in bytes. A shorter one is requested again just as fast.
     pub length_min: u64,
     /// When transfers move although their origin has not failed, and the limits on moves.
@@ -73,7 +73,7 @@ pub struct Handover {
 
 impl Default for Handover {
     fn default() -> Self {
-        Self { terms: Terms::default(), length_min: 64 * 1024, governor: Settings::default() }
+        Self { conditions: TransferConditions::default(), length_min: 64 * 1024, governor: Settings::default() }
     }
 }
 
@@ -172,9 +172,9 @@ impl Pool {
         for origin in &self.origins {
             let same = |pool: &'_ Arc<Self>| pool.origins.iter().find(|other| other.address == origin.address).cloned();
             match former.map(same) {
-                Some(None) => origin.standing.appeared(Instant::now().into_std()),
+                Some(None) => origin.health_of.appeared(Instant::now().into_std()),
                 // Without checks, nothing would show that the origin has recovered.
-                Some(Some(same)) if self.check.is_some() => origin.standing.follows(&same.standing),
+                Some(Some(same)) if self.check.is_some() => origin.health_of.follows(&same.health_of),
                 Some(Some(_)) | None => {}
             }
             let known = old.iter().flat_map(|pool| &pool.origins).filter(|other| other.address == origin.address);
@@ -200,23 +200,23 @@ impl Pool {
         mut request: Box<Request<Body>>,
         upload: Option<&Upload>,
         client: &Client,
-        journey: &Arc<Journey>,
+        trace: &Arc<RequestTrace>,
     ) -> Result<Response<Body>, Failure> {
         let again = if upload.is_none() { Repeatable::of(&request) } else { None };
         let wanted = self.wanted(request.headers());
         let mut tries = self.choice.tries(&self.origins, wanted, &request, client);
         let mut failure = Failure::NoOrigin;
         while let Some(index) = tries.next() {
-            journey.tries(&self.origins[index]);
+            trace.tries(&self.origins[index]);
             let outcome = self.origins[index].exchange(request, upload, again.as_ref(), client).await;
             match tries.judge(outcome, again.as_ref()) {
-                Then::Again(same, why) => (request, failure) = (same, why),
-                Then::End(ended) => {
+                AfterAttempt::Again(same, why) => (request, failure) = (same, why),
+                AfterAttempt::End(ended) => {
                     let mut response = ended?;
                     if wanted != Some(index) {
-                        self.tell(response.headers_mut(), index);
+                        self.set_cookie(response.headers_mut(), index);
                     }
-                    return Ok(self.answered(response, index, again, client, journey));
+                    return Ok(self.answered(response, index, again, client, trace));
                 }
             }
         }
@@ -229,9 +229,9 @@ impl Pool {
     }
 
     /// Binds a client to an origin.
-    fn tell(&self, headers: &mut HeaderMap, origin: usize) {
+    fn set_cookie(&self, headers: &mut HeaderMap, origin: usize) {
         if let Some(stickiness) = &self.stickiness {
-            stickiness.tell(headers, origin);
+            stickiness.set_cookie(headers, origin);
         }
     }
 
@@ -242,13 +242,13 @@ impl Pool {
         origin: usize,
         again: Option<Repeatable>,
         client: &Client,
-        journey: &Arc<Journey>,
+        trace: &Arc<RequestTrace>,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
         let transfer = again.and_then(|again| self.transfer(&head, &body, again));
         let body = match transfer {
             Some((transfer, resource, again)) => {
-                let request = RunningRequest { again, client: client.clone(), journey: Arc::clone(journey) };
+                let request = RunningRequest { again, client: client.clone(), trace: Arc::clone(trace) };
                 let source = Source { origin: origin_id(origin), body, seam: None };
                 head.extensions.insert(Movable);
                 TransferBody::new(self, transfer, resource, request, source).map_err(Into::into).boxed_unsync()
@@ -269,7 +269,8 @@ impl Pool {
         if body.size_hint().upper().is_some_and(|length| length < handover.length_min) {
             return None;
         }
-        let transfer = Transfer::of(&request.method, &request.headers, head.status, &head.headers, &handover.terms);
+        let transfer =
+            Transfer::of(&request.method, &request.headers, head.status, &head.headers, &handover.conditions);
         let resource = Resource::of(&request.uri, &request.headers);
         self.resources.note(&resource, transfer.as_ref().err().copied());
         let transfer = transfer.inspect_err(|stays| self.metrics.count_stay(*stays)).ok()?;
@@ -324,16 +325,16 @@ impl Pool {
 pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<Origin>>, InvalidTransport> {
     let limits = Arc::new(config.limits.clone());
     let outliers = Arc::new(Mutex::new(Outliers::new(config.balance.outliers)));
-    let standing = |(index, origin): (usize, &OriginConfig)| {
+    let health_of = |(index, origin): (usize, &OriginConfig)| {
         let name = Name { address: origin.address.to_string().into(), index };
         let metrics = metrics.of_standing(&config.name, &origin.address);
-        Standing::new(name, Arc::clone(&outliers), config.balance.slow_start, metrics)
+        OriginHealth::new(name, Arc::clone(&outliers), config.balance.slow_start, metrics)
     };
-    let standings: Vec<_> = config.origins.iter().enumerate().map(standing).collect();
-    let names = standings.iter().map(|standing| standing.name.clone());
+    let standings: Vec<_> = config.origins.iter().enumerate().map(health_of).collect();
+    let names = standings.iter().map(|health_of| health_of.name.clone());
     outliers.lock().unwrap_or_else(PoisonError::into_inner).configure(names, Instant::now().into_std());
-    let origin = |(origin, standing): (&OriginConfig, _)| {
-        Origin::new(origin.clone(), standing, config, &limits, metrics).map(Arc::new)
+    let origin = |(origin, health_of): (&OriginConfig, _)| {
+        Origin::new(origin.clone(), health_of, config, &limits, metrics).map(Arc::new)
     };
     config.origins.iter().zip(standings).map(origin).collect()
 }

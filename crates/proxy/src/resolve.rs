@@ -75,9 +75,9 @@ impl Addresses {
     }
 
     /// Connects to one address after the other, beginning with the next in turn. Each attempt gets an equal part of the
-    /// time that is left of `patience`.
-    pub(crate) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
-        let end = Instant::now() + patience;
+    /// time that is left of `limit`.
+    pub(crate) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
+        let end = Instant::now() + limit;
         let addresses = self.in_turn().await?;
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
         for (index, address) in addresses.iter().enumerate() {

@@ -73,7 +73,7 @@ impl Stickiness {
 
     /// Binds the client to the origin with index `origin`. The cookie is for this client alone, so caches must not
     /// store the response for others.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap, origin: usize) {
+    pub(crate) fn set_cookie(&self, headers: &mut HeaderMap, origin: usize) {
         let Sticky { name, ttl, .. } = &self.sticky;
         let Some(value) = self.values.get(origin) else { return };
         let age = ttl.map(|ttl| format!("; Max-Age={}", ttl.as_secs().max(1))).unwrap_or_default();
@@ -117,7 +117,7 @@ mod tests {
         let stickiness = stickiness("pool", &SECRET);
         for origin in 0..2 {
             let mut headers = HeaderMap::new();
-            stickiness.tell(&mut headers, origin);
+            stickiness.set_cookie(&mut headers, origin);
             let told = headers[SET_COOKIE].to_str().unwrap();
             let (cookie_pair, attributes) = told.split_once("; ").unwrap();
             assert_eq!(attributes, "Path=/; Max-Age=3600; HttpOnly; Secure; SameSite=Lax");

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use watari_handover::governor::{Cause, Order, OriginId};
 use watari_handover::{Continuation, Seam, Transfer};
 
-use crate::access_log::Journey;
+use crate::access_log::RequestTrace;
 use crate::body::{ResponseBody, ResponseBodyError};
 use crate::client::Client;
 use crate::failure::Failure;
@@ -59,7 +59,7 @@ pub(crate) struct TransferBody {
 pub(crate) struct RunningRequest {
     pub(crate) again: Repeatable,
     pub(crate) client: Client,
-    pub(crate) journey: Arc<Journey>,
+    pub(crate) trace: Arc<RequestTrace>,
 }
 
 /// The origin that delivers.
@@ -229,7 +229,7 @@ impl TransferBody {
                     left.body.leave_stalled();
                 }
                 self.running().moved(attempt.origin);
-                self.request.journey.moves_to(self.pool.origin(attempt.origin));
+                self.request.trace.moves_to(self.pool.origin(attempt.origin));
                 self.pool.count_handover(attempt.origin, attempt.cause, attempt.begun.elapsed());
                 let resource = self.running().resource().name();
                 let (to, cause) = (&self.pool.origin(attempt.origin).address, attempt.cause.as_str());

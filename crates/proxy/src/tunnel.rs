@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::access_log::Ending;
-use crate::attended::Kept;
+use crate::request_guards::RequestGuards;
 
 /// The origin's side of a tunnel. Dropping it closes the connection to the origin.
 pub struct Tunnel {
@@ -32,7 +32,7 @@ pub struct Tunnel {
     /// The slot of a request in flight to the origin.
     _permit: OwnedSemaphorePermit,
     /// Values that the request holds until the tunnel has ended.
-    kept: Kept,
+    kept: RequestGuards,
 }
 
 /// Why a tunnel ended before both sides had ended it.
@@ -51,7 +51,7 @@ pub enum TunnelBroken {
 
 impl Tunnel {
     pub(crate) fn new(origin: Upgraded, permit: OwnedSemaphorePermit) -> Self {
-        Self { origin: TokioIo::new(origin), _permit: permit, kept: Kept::default() }
+        Self { origin: TokioIo::new(origin), _permit: permit, kept: RequestGuards::default() }
     }
 
     /// Attaches the tunnel to the response that announces it.
@@ -65,7 +65,7 @@ impl Tunnel {
     }
 
     /// Holds these values until the tunnel has ended that comes with a response of these extensions.
-    pub(crate) fn keep(extensions: &Extensions, kept: Kept) {
+    pub(crate) fn keep(extensions: &Extensions, kept: RequestGuards) {
         if let Some(tunnel) = extensions.get().map(Laid::lock).as_deref_mut().and_then(Option::as_mut) {
             tunnel.kept = kept;
         }

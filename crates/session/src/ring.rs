@@ -49,7 +49,7 @@ pub struct RingSettings {
     /// advance to the next one, and keys whose tickets have expired are destroyed.
     pub period: Duration,
     /// The time from when a node gets a seed until it seals with it. In this time, the other nodes get the seed too.
-    pub ripening: Duration,
+    pub activation_delay: Duration,
 }
 
 /// A session with the time when it was established.
@@ -67,7 +67,7 @@ pub enum NotOpened {
     NoKey,
     /// The session is older than its lifetime.
     Expired,
-    /// It was not sealed with the key it names, or under other terms.
+    /// It was not sealed with the key it names, or under another policy id.
     Forged,
 }
 
@@ -154,23 +154,23 @@ impl Ring {
         self.seeds.retain(|_, seed| seed.is_of_use());
     }
 
-    /// Seals a session with the current key, under `terms`. The nonce must be random. `None`: there is no key.
-    pub fn seal(&self, terms: &[u8], session: Dated<&[u8]>, nonce: [u8; 12], now: u64) -> Option<Vec<u8>> {
+    /// Seals a session with the current key, under `policy_id`. The nonce must be random. `None`: there is no key.
+    pub fn seal(&self, policy_id: &[u8], session: Dated<&[u8]>, nonce: [u8; 12], now: u64) -> Option<Vec<u8>> {
         let (id, seed) = self.sealing(now)?;
         let epoch = self.epoch.max(seed.first_epoch()?);
         let header = Header { seed: *id, epoch, sealer: self.sealer, nonce };
-        Some(ticket::seal(&seed.key(epoch)?, &header, terms, session))
+        Some(ticket::seal(&seed.key(epoch)?, &header, policy_id, session))
     }
 
-    /// Opens a ticket that any node sealed under the same terms.
-    pub fn open(&self, terms: &[u8], ticket: &[u8], now: u64) -> Result<Dated<SecretBytes>, NotOpened> {
+    /// Opens a ticket that any node sealed under the same policy id.
+    pub fn open(&self, policy_id: &[u8], ticket: &[u8], now: u64) -> Result<Dated<SecretBytes>, NotOpened> {
         let (header, sealed) = Header::read(ticket).ok_or(NotOpened::Forged)?;
         let seed = self.seeds.get(&header.seed).ok_or(NotOpened::NoKey)?;
         if !self.may_be_good(&header) {
             return Err(NotOpened::NoKey);
         }
         let key = seed.key(header.epoch).ok_or(NotOpened::NoKey)?;
-        let session = ticket::open(&key, &header, terms, sealed).ok_or(NotOpened::Forged)?;
+        let session = ticket::open(&key, &header, policy_id, sealed).ok_or(NotOpened::Forged)?;
         let expires = session.since.saturating_add(self.settings.lifetime.as_secs());
         if now < expires { Ok(session) } else { Err(NotOpened::Expired) }
     }
@@ -245,7 +245,7 @@ impl Ring {
 
     /// Destroys the states of seeds whose successor all nodes have by now.
     fn retire(&mut self, now: u64) {
-        let grace = self.settings.ripening.as_secs() + self.settings.period.as_secs();
+        let grace = self.settings.activation_delay.as_secs() + self.settings.period.as_secs();
         let settled = self.seeds.iter().filter(|(_, seed)| seed.since() + grace <= now);
         let Some(successor) = settled.map(|(id, seed)| (seed.made(), *id, seed.since())).max() else { return };
         // Until then, nodes whose clocks are ahead may have sealed with them.
@@ -257,11 +257,11 @@ impl Ring {
         }
     }
 
-    /// The newest seed that is older than [`RingSettings::ripening`]; otherwise the newest.
+    /// The newest seed that is older than [`RingSettings::activation_delay`]; otherwise the newest.
     fn sealing(&self, now: u64) -> Option<(&TicketSeedId, &Seed)> {
-        let ripening = self.settings.ripening.as_secs();
-        let ripe = self.usable().filter(|(_, seed)| seed.since() + ripening <= now).max_by_key(order);
-        ripe.or_else(|| self.newest())
+        let activation_delay = self.settings.activation_delay.as_secs();
+        let active = self.usable().filter(|(_, seed)| seed.since() + activation_delay <= now).max_by_key(order);
+        active.or_else(|| self.newest())
     }
 
     fn newest(&self) -> Option<(&TicketSeedId, &Seed)> {

@@ -23,14 +23,14 @@ pub struct Session {
 pub struct Store {
     bytes_max: usize,
     bytes: usize,
-    sessions: HashMap<SessionKey, Kept>,
+    sessions: HashMap<SessionKey, StoredSession>,
     /// In the order of insertion. Numbers are never used twice.
     by_age: BTreeMap<u64, SessionKey>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredSession {
     session: Session,
     is_own: bool,
     /// Whether the one use of the session was approved or denied.
@@ -65,7 +65,7 @@ impl Store {
         }
         self.bytes += bytes;
         self.by_age.insert(self.next, key);
-        self.sessions.insert(key, Kept { session, is_own, is_spent: false, age: self.next });
+        self.sessions.insert(key, StoredSession { session, is_own, is_spent: false, age: self.next });
         self.next += 1;
         Some(evicted)
     }

@@ -25,7 +25,7 @@ mod delivered;
 #[derive(Debug)]
 pub struct Origin {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<OriginShared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -65,7 +65,7 @@ impl Origin {
         socket.bind((ip, 0).into()).expect("a loopback address with a free port of the system can be bound");
         let address = socket.local_addr().expect("a bound socket has an address");
         let listens = manners.faults.iter().all(|(_, fault)| *fault != Fault::Refuses);
-        let shared = Arc::new(Shared::new(resource, manners));
+        let shared = Arc::new(OriginShared::new(resource, manners));
         let (stop, stopped) = oneshot::channel();
         let entry = {
             let _context = runtime.enter();
@@ -132,7 +132,7 @@ impl Drop for Origin {
 
 /// State of an origin that its connections and its handle share.
 #[derive(Debug)]
-struct Shared {
+struct OriginShared {
     book: Mutex<Book>,
     pace: Option<Pace>,
     connections: AtomicUsize,
@@ -148,7 +148,7 @@ struct Book {
     requests: Vec<Asked>,
 }
 
-impl Shared {
+impl OriginShared {
     fn new(resource: Resource, manners: Manners) -> Self {
         Self {
             book: Mutex::new(Book { resource, faults: manners.faults, requests: Vec::new() }),
@@ -194,7 +194,7 @@ enum Entry {
     Shut,
 }
 
-async fn host(entry: Entry, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+async fn host(entry: Entry, shared: Arc<OriginShared>, mut stopped: oneshot::Receiver<()>) {
     if let Entry::Open(listener) = entry {
         tokio::select! {
             () = accept(listener, &shared) => {}
@@ -206,7 +206,7 @@ async fn host(entry: Entry, shared: Arc<Shared>, mut stopped: oneshot::Receiver<
     let _ = stopped.await;
 }
 
-async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: &Arc<OriginShared>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         let number = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;

@@ -69,18 +69,18 @@ pub fn ask_within(
     target: &str,
     fields: &[(&str, &str)],
 ) -> io::Result<Answer> {
-    Begun::ask(patience, address, method, target, fields)?.end()
+    RunningResponse::ask(patience, address, method, target, fields)?.end()
 }
 
 /// An answer whose head has arrived.
 #[derive(Debug)]
-pub struct Begun {
+pub struct RunningResponse {
     /// With the part of the body that came with the head.
     answer: Answer,
     socket: TcpStream,
 }
 
-impl Begun {
+impl RunningResponse {
     /// As [`ask`], but leaves the rest of the body unread for now.
     ///
     /// # Errors

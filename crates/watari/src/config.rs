@@ -149,15 +149,15 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) struct Tls {
     pub(crate) certificates: Vec<CertificateFiles>,
-    pub(crate) terms: Terms,
+    pub(crate) parameters: TlsParameters,
     /// `[[agent.tls.listener]]`
-    pub(crate) listeners: Vec<(Listener, Terms)>,
+    pub(crate) listeners: Vec<(Listener, TlsParameters)>,
 }
 
 /// The parameters of handshakes, apart from certificates.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    /// The first line of the table with these terms. `None`: the file has no such table.
+pub(crate) struct TlsParameters {
+    /// The first line of the table with these parameters. `None`: the file has no such table.
     pub(crate) line: Option<usize>,
     pub(crate) policy: Policy,
     pub(crate) alpn: Vec<String>,

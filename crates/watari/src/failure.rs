@@ -16,14 +16,14 @@ use watari_pki::PkiError;
 use watari_watch::files::FilesError;
 use watari_watch::profile::ProfileError;
 use watari_watch::pseudonyms::KeyError;
-use watari_watch::{link, tell};
+use watari_watch::{alerting, link};
 
 use crate::admin::AskError;
 use crate::commands::ctl::Unfulfilled;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::node::NodeError;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// A command failed. Its `Display` is one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -75,9 +75,9 @@ pub(crate) enum Failure {
     #[error(transparent)]
     AnonymizeKey(#[from] KeyError),
     #[error(transparent)]
-    Tell(#[from] tell::ConfigError),
+    Tell(#[from] alerting::ConfigError),
     #[error(transparent)]
-    Teller(#[from] tell::StartError),
+    Notifier(#[from] alerting::StartError),
     #[error(transparent)]
     Reporter(#[from] link::StartError),
     #[error(transparent)]
@@ -108,7 +108,7 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         // A line for each mistake of a configuration.
-        self.to_string().lines().for_each(|line| tell(format_args!("watari: {line}")));
+        self.to_string().lines().for_each(|line| print_line(format_args!("watari: {line}")));
         ExitCode::from(self.code())
     }
 

@@ -37,7 +37,7 @@ use mimalloc::MiMalloc;
 /// | --- | --- | --- | --- | --- | --- |
 /// | glibc | 0.74 (1.00 after one request each) | 1 | 1 | 1 | 1 |
 /// | mimalloc 2.3.2, without that call | 0.16 (8,000: 0.29 to 0.85) | 0.94 to 1.07 | 0.85 | 1.00 | 1.10 |
-/// | mimalloc 2.3.2 (8,000 connections) | 0.06 to 0.15 | - | - | - | - |
+/// | mimalloc 2.3.2 | 8,000: 0.09 (0.27 without `force`) | - | - | - | - |
 /// | mimalloc 3.3.2 | 0.69 | 0.93 | 0.93 | 1.03 | - |
 /// | jemalloc 5.3.0, `background_thread` | 0.09 | 0.95 | 1.07 | 2.77 | - |
 /// | jemalloc 5.3.0, and `tcache_max:262144`, `dirty_decay_ms:3000` | 0.05 | 1.09 | 1.13 | 0.96 | - |

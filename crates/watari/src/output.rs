@@ -27,6 +27,6 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Writes a line to the standard error. Ignores errors: they could not be reported anywhere else.
-pub(crate) fn tell(line: impl fmt::Display) {
+pub(crate) fn print_line(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

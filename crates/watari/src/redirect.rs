@@ -38,12 +38,12 @@ const HTTPS: u16 = 443;
 
 /// The listeners that redirect.
 pub(crate) struct Redirects {
-    shared: Arc<Shared>,
+    shared: Arc<RedirectShared>,
     listening: Mutex<BTreeMap<SocketAddr, Listening>>,
     shutdown: CancellationToken,
 }
 
-struct Shared {
+struct RedirectShared {
     /// The port of the URLs that clients are redirected to.
     https_port: AtomicU16,
     places: Arc<Semaphore>,
@@ -70,7 +70,7 @@ impl Redirects {
         registry.register("requests", "Requests over plain HTTP, by status", Family::clone(&requests));
         registry.register("connections_refused", "Connections refused over the limit", Counter::clone(&refused));
         let places = Arc::new(Semaphore::new(connections_max));
-        let shared = Shared { https_port: AtomicU16::new(HTTPS), places, requests, refused };
+        let shared = RedirectShared { https_port: AtomicU16::new(HTTPS), places, requests, refused };
         Self { shared: Arc::new(shared), listening: Mutex::default(), shutdown }
     }
 
@@ -99,7 +99,7 @@ impl Redirects {
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+async fn accept(shared: Arc<RedirectShared>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => admit(&shared, stream),
@@ -112,7 +112,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-fn admit(shared: &Arc<Shared>, stream: TcpStream) {
+fn admit(shared: &Arc<RedirectShared>, stream: TcpStream) {
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
         shared.refused.inc();
         // Fails only if the socket is closed already.
@@ -126,7 +126,7 @@ fn admit(shared: &Arc<Shared>, stream: TcpStream) {
     });
 }
 
-async fn converse(shared: &Shared, stream: TcpStream) {
+async fn converse(shared: &RedirectShared, stream: TcpStream) {
     let service = service_fn(|request: Request<Incoming>| {
         let response = respond(&request, shared.https_port.load(Ordering::Relaxed));
         shared.requests.get_or_create(&Status { status: response.status().as_u16() }).inc();

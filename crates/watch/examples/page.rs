@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let board = Arc::new(Mutex::new(Board::new(profile())));
     let mut second = now_s()?;
     for past in second - 240..second {
-        tell(&board, past);
+        report(&board, past);
     }
     let (ticks, seen) = watch::channel(tick(&board));
     let site = Site { board: Arc::clone(&board), ticks: seen, names: Vec::new() };
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     loop {
         clock.tick().await;
         while second < now_s()? {
-            tell(&board, second);
+            report(&board, second);
             second += 1;
             ticks.send_replace(tick(&board));
         }
@@ -55,7 +55,7 @@ fn now_s() -> Result<u64, std::time::SystemTimeError> {
 }
 
 /// The reports of all sensors for a second.
-fn tell(board: &Mutex<Board>, second: u64) {
+fn report(board: &Mutex<Board>, second: u64) {
     let [front, back, other] = ["192.0.2.10:443", "198.51.100.7:80", "[2001:db8::8]:443"]
         .map(|address| address.parse::<SocketAddr>().expect("an address"));
     let at = Timestamp((second + 1) * 1_000_000_000);

@@ -21,7 +21,7 @@ pub struct Batch<S> {
     totals: BTreeMap<SocketAddr, Tally>,
     /// Servers that never answered anything. New servers replace them.
     silent: BTreeSet<SocketAddr>,
-    untold: u64,
+    uncounted: u64,
     /// The current second.
     second: u64,
     /// The last second in which servers were judged.
@@ -75,7 +75,7 @@ pub struct Summary {
     pub counts: Counts,
     pub servers: BTreeMap<SocketAddr, Tally>,
     /// How often an event was at a server beyond [`SERVERS_MAX`], which is not judged, or a server gave way to another.
-    pub untold: u64,
+    pub uncounted: u64,
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
 }
 
@@ -92,7 +92,7 @@ impl<S: Sink> Batch<S> {
             learns: options.learns,
             totals: BTreeMap::new(),
             silent: BTreeSet::new(),
-            untold: 0,
+            uncounted: 0,
             second: 0,
             judged: 0,
             pending: None,
@@ -136,7 +136,7 @@ impl<S: Sink> Batch<S> {
             frames: *self.analysis.frames(),
             counts: self.analysis.counts(),
             servers: self.totals,
-            untold: self.untold,
+            uncounted: self.uncounted,
             minutes: self.minutes,
         };
         Ok((summary, self.sink))
@@ -173,7 +173,7 @@ impl<S: Sink> Batch<S> {
         let Some(Pending { place: (server, _), at, events, tally }) = self.pending.take() else { return };
         if !self.totals.contains_key(&server) {
             if self.totals.len() >= SERVERS_MAX {
-                self.untold += events;
+                self.uncounted += events;
                 let Some(silent) = self.silent.pop_first() else { return };
                 self.totals.remove(&silent);
                 self.minutes.remove(&silent);

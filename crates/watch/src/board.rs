@@ -381,7 +381,7 @@ impl Sensor {
             evicted: health.counts.evicted,
             untracked: health.counts.untracked,
             stray: health.counts.stray,
-            untold: health.untold,
+            uncounted: health.uncounted,
             unwatched,
             hanging,
             away: self.is_away(),
@@ -489,7 +489,7 @@ struct SensorView<'a> {
     untracked: u64,
     stray: u64,
     /// Seconds of servers that were not reported, because there were too many.
-    untold: u64,
+    uncounted: u64,
     /// Number of events at servers that are not watched, because there are too many.
     unwatched: u64,
     /// Threads that are behind the others, for which the board does not wait.

@@ -23,6 +23,7 @@
 //! 1. Time is that of the packets. The results for a capture do not depend on how fast it is read.
 //! 2. Contents of connections are neither stored nor written, except the fields that [`watari_endings`] parses.
 
+pub mod alerting;
 pub mod analysis;
 pub mod batch;
 pub mod board;
@@ -38,6 +39,5 @@ pub mod recent;
 pub mod report;
 pub mod rows;
 pub mod spans;
-pub mod tell;
 pub mod terminal;
 pub mod web;

@@ -157,7 +157,7 @@ impl Listener {
             counts,
             dropped: lost.dropped,
             dropped_by_interface: lost.by_interface,
-            untold: self.tallies.untold(),
+            uncounted: self.tallies.uncounted(),
         };
         Report { at: self.now, tallies: self.tallies.take(), health }
     }

@@ -115,7 +115,7 @@ const SENSOR_COUNTS: [CountOfSensor; 7] = [
     CountOfSensor {
         name: "server_seconds_unreported",
         help: "Server seconds left out of reports, because there were too many servers",
-        value: |it| it.health.untold,
+        value: |it| it.health.uncounted,
     },
     CountOfSensor {
         name: "server_events_unwatched",

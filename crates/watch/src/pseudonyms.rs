@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn whose_are_replaced_is_chosen() {
         let [client, server] = ["192.0.2.1:4000", "192.0.2.2:443"].map(|it| it.parse::<SocketAddr>().unwrap());
-        let overdue = Event::Overdue(Overdue { client, server, since: Timestamp(0), at: Timestamp(9), is_knock: true });
+        let overdue =
+            Event::Overdue(Overdue { client, server, since: Timestamp(0), at: Timestamp(9), is_connect: true });
         for (whose, stays) in [(Whose::Clients, true), (Whose::All, false)] {
             let mut event = overdue.clone();
             pseudonyms(whose).replace(&mut event);

@@ -34,7 +34,7 @@ pub struct Health {
     /// Frames that the network interface dropped.
     pub dropped_by_interface: u64,
     /// Seconds of servers that are not reported, because there were too many.
-    pub untold: u64,
+    pub uncounted: u64,
 }
 
 impl AddAssign for Health {
@@ -43,7 +43,7 @@ impl AddAssign for Health {
         self.counts += other.counts;
         self.dropped += other.dropped;
         self.dropped_by_interface += other.dropped_by_interface;
-        self.untold += other.untold;
+        self.uncounted += other.uncounted;
     }
 }
 
@@ -51,7 +51,7 @@ impl AddAssign for Health {
 #[derive(Debug, Default)]
 pub struct Tallies {
     held: BTreeMap<(SocketAddr, u64), Tally>,
-    untold: u64,
+    uncounted: u64,
 }
 
 /// The most seconds of servers in one report.
@@ -63,7 +63,7 @@ impl Tallies {
         let Some(at) = Tally::at(event) else { return };
         let place = (event.server(), at.0 / 1_000_000_000);
         if self.held.len() >= TALLIES_MAX && !self.held.contains_key(&place) {
-            self.untold += 1;
+            self.uncounted += 1;
             return;
         }
         self.held.entry(place).or_default().count(event);
@@ -76,7 +76,7 @@ impl Tallies {
     }
 
     /// Seconds of servers that were left out.
-    pub const fn untold(&self) -> u64 {
-        self.untold
+    pub const fn uncounted(&self) -> u64 {
+        self.uncounted
     }
 }

@@ -110,27 +110,27 @@ fn serve_within(
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let site = Arc::new(Desk { site, limits, shutdown: shutdown.clone() });
+    let site = Arc::new(PageServer { site, limits, shutdown: shutdown.clone() });
     tokio::spawn(shutdown.run_until_cancelled_owned(accept(listener, site)));
     Ok(())
 }
 
 /// A site with its limits.
 #[derive(Debug)]
-struct Desk {
+struct PageServer {
     site: Site,
     limits: Limits,
     shutdown: CancellationToken,
 }
 
-async fn accept(listener: TcpListener, desk: Arc<Desk>) {
-    let connections = Arc::new(Semaphore::new(desk.limits.connections_max));
+async fn accept(listener: TcpListener, server: Arc<PageServer>) {
+    let connections = Arc::new(Semaphore::new(server.limits.connections_max));
     loop {
         match listener.accept().await {
             // A connection beyond the limit is closed at once.
             Ok((stream, _)) => {
                 if let Ok(permit) = Arc::clone(&connections).try_acquire_owned() {
-                    tokio::spawn(converse(stream, Arc::clone(&desk), permit));
+                    tokio::spawn(converse(stream, Arc::clone(&server), permit));
                 }
             }
             Err(error) => {
@@ -141,16 +141,16 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     }
 }
 
-async fn converse(stream: TcpStream, desk: Arc<Desk>, _permit: OwnedSemaphorePermit) {
+async fn converse(stream: TcpStream, server: Arc<PageServer>, _permit: OwnedSemaphorePermit) {
     // Otherwise the system would buffer megabytes for a viewer that does not read, and the timeout would come hours
     // later.
     if let Err(error) = SockRef::from(&stream).set_send_buffer_size(ON_ITS_WAY_MAX) {
         tracing::debug!(%error, "cannot limit the send buffer of a page connection");
     }
-    let stream = TokioIo::new(Patient::new(stream, desk.limits.patience));
-    let (limits, shutdown) = (desk.limits, desk.shutdown.clone());
+    let stream = TokioIo::new(Patient::new(stream, server.limits.patience));
+    let (limits, shutdown) = (server.limits, server.shutdown.clone());
     let service = service_fn(move |request| {
-        let response = guarded(desk.respond(&request));
+        let response = guarded(server.respond(&request));
         async { Ok::<_, Infallible>(response) }
     });
     let mut server = http1::Builder::new();
@@ -160,7 +160,7 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>, _permit: OwnedSemaphorePer
     }
 }
 
-impl Desk {
+impl PageServer {
     fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
         if !self.is_asked(request) {
             return text(

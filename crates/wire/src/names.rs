@@ -161,7 +161,7 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// The key of a stored TLS session: a digest of its id and of its terms. Neither can be derived from the key.
+/// The key of a stored TLS session: a digest of its id and of its policy id. Neither can be derived from the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionKey(pub [u8; 32]);
 

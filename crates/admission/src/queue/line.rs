@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::Ticket;
+use super::AdmissionId;
 
 /// Clients take turns. Each client has a number, the same under all rules, and the smallest number goes first. A client
 /// that has had its turn gets the next unused number.
@@ -22,7 +22,7 @@ pub(super) struct Line {
 #[derive(Debug, Default)]
 struct Lane {
     /// In the order of arrival.
-    tickets: BTreeMap<IpAddr, BTreeSet<Ticket>>,
+    ids: BTreeMap<IpAddr, BTreeSet<AdmissionId>>,
     /// The clients by their numbers.
     order: BTreeMap<u64, IpAddr>,
 }
@@ -39,7 +39,7 @@ struct Turn {
 pub(super) struct Next {
     pub(super) rule: usize,
     pub(super) client: IpAddr,
-    pub(super) ticket: Ticket,
+    pub(super) id: AdmissionId,
 }
 
 impl Line {
@@ -52,7 +52,7 @@ impl Line {
         turn.waiting += 1;
         let lane = self.lanes.entry(who.rule).or_default();
         lane.order.insert(turn.number, who.client);
-        lane.tickets.entry(who.client).or_default().insert(who.ticket);
+        lane.ids.entry(who.client).or_default().insert(who.id);
     }
 
     /// Removes a request.
@@ -61,7 +61,7 @@ impl Line {
             return;
         };
         lane.remove(who, turn.number);
-        if lane.tickets.is_empty() {
+        if lane.ids.is_empty() {
             self.lanes.remove(&who.rule);
         }
         turn.waiting -= 1;
@@ -73,8 +73,7 @@ impl Line {
     /// The first request among those whose rules have a free slot.
     pub(super) fn next(&self, can_begin: impl Fn(usize) -> bool) -> Option<Next> {
         let lanes = self.lanes.iter().filter(|(rule, _)| can_begin(**rule));
-        let first =
-            lanes.filter_map(|(rule, lane)| lane.first(*rule)).min_by_key(|(number, who)| (*number, who.ticket));
+        let first = lanes.filter_map(|(rule, lane)| lane.first(*rule)).min_by_key(|(number, who)| (*number, who.id));
         first.map(|(_, who)| who)
     }
 
@@ -100,15 +99,15 @@ impl Line {
 impl Lane {
     fn first(&self, rule: usize) -> Option<(u64, Next)> {
         let (number, client) = self.order.first_key_value()?;
-        let ticket = *self.tickets.get(client)?.first()?;
-        Some((*number, Next { rule, client: *client, ticket }))
+        let id = *self.ids.get(client)?.first()?;
+        Some((*number, Next { rule, client: *client, id }))
     }
 
     fn remove(&mut self, who: Next, number: u64) {
-        let Some(tickets) = self.tickets.get_mut(&who.client) else { return };
-        tickets.remove(&who.ticket);
-        if tickets.is_empty() {
-            self.tickets.remove(&who.client);
+        let Some(ids) = self.ids.get_mut(&who.client) else { return };
+        ids.remove(&who.id);
+        if ids.is_empty() {
+            self.ids.remove(&who.client);
             self.order.remove(&number);
         }
     }

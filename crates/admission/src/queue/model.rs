@@ -19,7 +19,7 @@ struct Ring {
 
 #[derive(Clone, Copy)]
 struct Known {
-    ticket: Ticket,
+    id: AdmissionId,
     rule: usize,
     client: IpAddr,
     waits: bool,
@@ -38,16 +38,16 @@ impl Model {
         let may_wait =
             may_wait(self.settings.all, self.load(None)) && may_wait(self.limits(rule), self.load(Some(rule)));
         match entered {
-            Entered::Now(ticket) => {
+            Entered::Now(id) => {
                 let had_room = self.has_room(rule);
-                self.requests.push(Known { ticket, rule, client, waits: false, deadline: None });
+                self.requests.push(Known { id, rule, client, waits: false, deadline: None });
                 had_room
             }
-            Entered::Waiting(ticket) => {
+            Entered::Waiting(id) => {
                 let expected = !self.has_room(rule) && may_wait;
                 let longest = [self.settings.all.wait_max, self.limits(rule).wait_max].into_iter().flatten().min();
                 let deadline = longest.map(|longest| now + longest);
-                self.requests.push(Known { ticket, rule, client, waits: true, deadline });
+                self.requests.push(Known { id, rule, client, waits: true, deadline });
                 self.update_rings();
                 expected
             }
@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    pub(super) fn reconfigure(&mut self, settings: QueueSettings) -> Vec<Ticket> {
+    pub(super) fn reconfigure(&mut self, settings: QueueSettings) -> Vec<AdmissionId> {
         for known in &mut self.requests {
             let pattern = self.settings.rules.get(known.rule).map(|rule| &rule.pattern);
             let same = settings.rules.iter().position(|rule| Some(&rule.pattern) == pattern);
@@ -66,28 +66,28 @@ impl Model {
         std::iter::from_fn(|| self.begin_one()).collect()
     }
 
-    pub(super) fn leaves(&mut self, ticket: Ticket) -> Option<Ticket> {
-        self.requests.retain(|known| known.ticket != ticket);
+    pub(super) fn leaves(&mut self, id: AdmissionId) -> Option<AdmissionId> {
+        self.requests.retain(|known| known.id != id);
         self.update_rings();
         self.begin_one()
     }
 
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Ticket> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<AdmissionId> {
         let is_expired = |known: &&Known| known.deadline.is_some_and(|deadline| deadline <= now);
         let mut expired: Vec<_> = self.requests.iter().filter(is_expired).copied().collect();
-        expired.sort_by_key(|known| (known.deadline, known.ticket));
-        let tickets: Vec<_> = expired.iter().map(|known| known.ticket).collect();
-        self.requests.retain(|known| !tickets.contains(&known.ticket));
+        expired.sort_by_key(|known| (known.deadline, known.id));
+        let ids: Vec<_> = expired.iter().map(|known| known.id).collect();
+        self.requests.retain(|known| !ids.contains(&known.id));
         self.update_rings();
-        tickets
+        ids
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.requests.iter().filter_map(|known| known.deadline).min()
     }
 
-    pub(super) fn tickets(&self) -> Vec<Ticket> {
-        self.requests.iter().map(|known| known.ticket).collect()
+    pub(super) fn ids(&self) -> Vec<AdmissionId> {
+        self.requests.iter().map(|known| known.id).collect()
     }
 
     /// The load of one rule, or of all.
@@ -115,7 +115,7 @@ impl Model {
         !self.requests.iter().any(|known| known.waits && self.has_room(known.rule))
     }
 
-    fn begin_one(&mut self) -> Option<Ticket> {
+    fn begin_one(&mut self) -> Option<AdmissionId> {
         let able: Vec<_> =
             self.rings.keys().filter_map(|priority| Some((*priority, self.first_able(*priority)?))).collect();
         let passed_over = |priority: &Reverse<u8>| self.rings[priority].passed_over;
@@ -129,10 +129,10 @@ impl Model {
         ring.passed_over = 0;
         ring.clients.retain(|client| *client != first.client);
         ring.clients.push(first.client);
-        let begins = self.requests.iter_mut().find(|known| known.ticket == first.ticket)?;
+        let begins = self.requests.iter_mut().find(|known| known.id == first.id)?;
         (begins.waits, begins.deadline) = (false, None);
         self.update_rings();
-        Some(first.ticket)
+        Some(first.id)
     }
 
     /// The oldest request that could begin, of the first client in the ring that has one.
@@ -140,7 +140,7 @@ impl Model {
         let able = |client: &IpAddr| {
             let of_client = self.requests.iter().filter(|known| known.client == *client && known.waits);
             let here = of_client.filter(|known| self.priority(known.rule) == priority && self.has_room(known.rule));
-            here.min_by_key(|known| known.ticket).copied()
+            here.min_by_key(|known| known.id).copied()
         };
         self.rings[&priority].clients.iter().find_map(able)
     }

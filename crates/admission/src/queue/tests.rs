@@ -33,18 +33,18 @@ fn enter(queue: &mut Queue, path: &str, n: u8, now: Instant) -> Entered {
     queue.enter(Request { host: "example.org", path, client: client(n) }, now)
 }
 
-fn ticket(entered: Entered) -> Ticket {
+fn id(entered: Entered) -> AdmissionId {
     match entered {
-        Entered::Now(ticket) | Entered::Waiting(ticket) => ticket,
+        Entered::Now(id) | Entered::Waiting(id) => id,
         Entered::Refused(_) => panic!("{entered:?}"),
     }
 }
 
 /// The order in which requests begin when one after the other leaves. Ends when none waits any more.
-fn order_of_turns(queue: &mut Queue, mut in_progress: Ticket, who: &[(Ticket, u8)], now: Instant) -> Vec<u8> {
+fn order_of_turns(queue: &mut Queue, mut in_progress: AdmissionId, who: &[(AdmissionId, u8)], now: Instant) -> Vec<u8> {
     let mut order = Vec::new();
     while let Some(next) = queue.leave(in_progress, now) {
-        order.extend(who.iter().filter(|(ticket, _)| *ticket == next).map(|(_, n)| *n));
+        order.extend(who.iter().filter(|(id, _)| *id == next).map(|(_, n)| *n));
         in_progress = next;
     }
     order
@@ -53,8 +53,8 @@ fn order_of_turns(queue: &mut Queue, mut in_progress: Ticket, who: &[(Ticket, u8
 #[test]
 fn clients_take_turns_and_each_is_served_in_its_order() {
     let (mut queue, now) = (queue(&[], at_once(1), 1), Instant::now());
-    let first = ticket(enter(&mut queue, "/", 9, now));
-    let who: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|n| (ticket(enter(&mut queue, "/", n, now)), n)).into();
+    let first = id(enter(&mut queue, "/", 9, now));
+    let who: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|n| (id(enter(&mut queue, "/", n, now)), n)).into();
     assert_eq!(queue.load(), Load { in_progress: 1, waiting: 7 });
     assert_eq!(order_of_turns(&mut queue, first, &who, now), [1, 2, 3, 1, 2, 1, 1]);
     assert_eq!(queue.load(), Load::default());
@@ -66,9 +66,9 @@ fn the_limit_of_all_holds_beside_that_of_each_rule() {
     let (mut queue, now) = (queue(&rules, at_once(3), 1), Instant::now());
     let begins = |entered| matches!(entered, Entered::Now(_));
     assert!(begins(enter(&mut queue, "/cgi/a", 1, now)) && begins(enter(&mut queue, "/cgi/b", 1, now)));
-    let third = ticket(enter(&mut queue, "/cgi/c", 1, now));
+    let third = id(enter(&mut queue, "/cgi/c", 1, now));
     assert!(begins(enter(&mut queue, "/big/a", 2, now)), "nobody waits for what is free");
-    let other = ticket(enter(&mut queue, "/else", 3, now));
+    let other = id(enter(&mut queue, "/else", 3, now));
     assert_eq!(queue.load(), Load { in_progress: 3, waiting: 2 });
     let loads: Vec<_> = queue.loads().map(|(pattern, load)| (pattern.map(Pattern::to_string), load)).collect();
     assert_eq!(
@@ -79,8 +79,8 @@ fn the_limit_of_all_holds_beside_that_of_each_rule() {
             (None, Load { in_progress: 0, waiting: 1 }),
         ]
     );
-    assert_eq!(queue.leave(Ticket(4), now), Some(other), "the request to /big/a leaves: /cgi/ has no room still");
-    assert_eq!(queue.leave(Ticket(1), now), Some(third));
+    assert_eq!(queue.leave(AdmissionId(4), now), Some(other), "the request to /big/a leaves: /cgi/ has no room still");
+    assert_eq!(queue.leave(AdmissionId(1), now), Some(third));
 }
 
 /// One turn in ten, if it could begin at any time.
@@ -88,9 +88,9 @@ fn the_limit_of_all_holds_beside_that_of_each_rule() {
 fn a_lower_priority_gets_one_in_ten() {
     let rules = [rule("/now/*", UNLIMITED, 2)];
     let (mut queue, now) = (queue(&rules, at_once(1), 10), Instant::now());
-    let first = ticket(enter(&mut queue, "/", 9, now));
-    let mut who: Vec<_> = (0..5).map(|_| (ticket(enter(&mut queue, "/", 1, now)), 1)).collect();
-    who.extend((0..30).map(|_| (ticket(enter(&mut queue, "/now/", 2, now)), 2)));
+    let first = id(enter(&mut queue, "/", 9, now));
+    let mut who: Vec<_> = (0..5).map(|_| (id(enter(&mut queue, "/", 1, now)), 1)).collect();
+    who.extend((0..30).map(|_| (id(enter(&mut queue, "/now/", 2, now)), 2)));
     let order = order_of_turns(&mut queue, first, &who, now);
     let low: Vec<_> = (0..order.len()).filter(|at| order[*at] == 1).collect();
     assert_eq!(low, [9, 19, 29, 33, 34]);
@@ -100,11 +100,11 @@ fn a_lower_priority_gets_one_in_ten() {
 fn whoever_finds_the_queue_full_is_told_when_to_come_again() {
     let all = Limits { in_progress_max: NonZeroUsize::new(2), waiting_max: Some(3), wait_max: None };
     let (mut queue, mut now) = (queue(&[], all, 1), Instant::now());
-    let first = ticket(enter(&mut queue, "/", 1, now));
+    let first = id(enter(&mut queue, "/", 1, now));
     now += Duration::from_secs(10);
     assert!(queue.leave(first, now).is_none());
     for _ in 0..5 {
-        ticket(enter(&mut queue, "/", 1, now));
+        id(enter(&mut queue, "/", 1, now));
     }
     let Entered::Refused(retry_after) = enter(&mut queue, "/", 2, now) else { panic!() };
     assert_eq!(retry_after.duration(), Duration::from_secs(20), "three wait before it, two begin in each 10 s");
@@ -117,11 +117,11 @@ fn other_settings_do_not_change_how_long_requests_take() {
     for (one, all, path) in [(full_at(1), UNLIMITED, "/one"), (UNLIMITED, full_at(1), "/")] {
         let settings = QueueSettings { rules: vec![rule("/one", one, 0)], all, priority: 0, one_in: NonZeroU32::MIN };
         let (mut queue, mut now) = (Queue::new(settings.clone()), Instant::now());
-        let first = ticket(enter(&mut queue, path, 1, now));
+        let first = id(enter(&mut queue, path, 1, now));
         now += Duration::from_secs(10);
         queue.leave(first, now);
         assert!(queue.reconfigure(settings, now).is_empty());
-        ticket(enter(&mut queue, path, 1, now));
+        id(enter(&mut queue, path, 1, now));
         let Entered::Refused(retry_after) = enter(&mut queue, path, 1, now) else { panic!() };
         assert_eq!(retry_after.seconds(), 10);
     }
@@ -133,14 +133,14 @@ fn whoever_waits_too_long_is_sent_away() {
     let rules = [rule("/short", wait(2), 0)];
     let all = Limits { in_progress_max: NonZeroUsize::new(1), ..wait(5) };
     let (mut queue, now) = (queue(&rules, all, 1), Instant::now());
-    let first = ticket(enter(&mut queue, "/", 1, now));
-    let long = ticket(enter(&mut queue, "/", 1, now));
-    let short = ticket(enter(&mut queue, "/short", 1, now));
+    let first = id(enter(&mut queue, "/", 1, now));
+    let long = id(enter(&mut queue, "/", 1, now));
+    let short = id(enter(&mut queue, "/short", 1, now));
     let later = |seconds| now + Duration::from_secs(seconds);
     assert_eq!(queue.next_deadline(), Some(later(2)));
     assert!(queue.expire(now).is_empty());
     let expired = queue.expire(later(2));
-    assert_eq!(expired.iter().map(|expired| expired.ticket).collect::<Vec<_>>(), [short]);
+    assert_eq!(expired.iter().map(|expired| expired.id).collect::<Vec<_>>(), [short]);
     assert_eq!(queue.next_deadline(), Some(later(5)));
     assert_eq!(queue.leave(first, later(4)), Some(long));
     assert_eq!(queue.next_deadline(), None);
@@ -153,8 +153,8 @@ fn whoever_waits_too_long_is_sent_away() {
 fn whoever_goes_makes_room_for_another_to_wait() {
     let all = Limits { in_progress_max: NonZeroUsize::new(1), waiting_max: Some(1), wait_max: None };
     let (mut queue, now) = (queue(&[], all, 1), Instant::now());
-    ticket(enter(&mut queue, "/", 1, now));
-    let waits = ticket(enter(&mut queue, "/", 2, now));
+    id(enter(&mut queue, "/", 1, now));
+    let waits = id(enter(&mut queue, "/", 2, now));
     assert!(matches!(enter(&mut queue, "/", 3, now), Entered::Refused(_)));
     assert!(queue.leave(waits, now).is_none());
     assert!(matches!(enter(&mut queue, "/", 3, now), Entered::Waiting(_)));
@@ -219,16 +219,16 @@ fn follow(mut settings: QueueSettings, steps: Vec<Step>, holds: impl Fn(&Model) 
                 let entered = enter(&mut queue, PATHS[path], n, now);
                 prop_assert!(model.enters(path.min(settings.rules.len()), client(n), entered, now), "{entered:?}");
             }
-            Step::Leave(index) if !model.tickets().is_empty() => {
-                let ticket = *index.get(&model.tickets());
-                prop_assert_eq!(queue.leave(ticket, now), model.leaves(ticket));
-                gone.push(ticket);
+            Step::Leave(index) if !model.ids().is_empty() => {
+                let id = *index.get(&model.ids());
+                prop_assert_eq!(queue.leave(id, now), model.leaves(id));
+                gone.push(id);
             }
             Step::LeaveAgain(index) if !gone.is_empty() => prop_assert!(queue.leave(*index.get(&gone), now).is_none()),
             Step::Leave(_) | Step::LeaveAgain(_) => {}
             Step::Pass { ms } => {
                 now += Duration::from_millis(ms);
-                let expired: Vec<_> = queue.expire(now).iter().map(|expired| expired.ticket).collect();
+                let expired: Vec<_> = queue.expire(now).iter().map(|expired| expired.id).collect();
                 prop_assert_eq!(&expired, &model.expire(now));
                 gone.extend(expired);
             }
@@ -240,10 +240,10 @@ fn follow(mut settings: QueueSettings, steps: Vec<Step>, holds: impl Fn(&Model) 
         prop_assert!(model.conserves_work() && holds(&model));
         agree(&queue, &model)?;
     }
-    for ticket in model.tickets() {
-        queue.leave(ticket, now);
+    for id in model.ids() {
+        queue.leave(id, now);
     }
-    prop_assert!(queue.tickets.is_empty() && queue.deadlines.is_empty());
+    prop_assert!(queue.ids.is_empty() && queue.deadlines.is_empty());
     prop_assert!(queue.lines.is_empty(), "nothing is kept of what was given back");
     Ok(())
 }
@@ -254,7 +254,7 @@ fn agree(queue: &Queue, model: &Model) -> Result<(), TestCaseError> {
     for (rule, (_, load)) in queue.loads().enumerate() {
         prop_assert_eq!(load, model.load(Some(rule)));
     }
-    prop_assert_eq!(queue.tickets.len(), model.tickets().len());
+    prop_assert_eq!(queue.ids.len(), model.ids().len());
     Ok(())
 }
 
@@ -278,14 +278,14 @@ proptest! {
     #[test]
     fn clients_are_served_evenly(requests in vec(1..20_u8, 2..10), max in 1..5_usize) {
         let (mut queue, now) = (queue(&[], at_once(max), 1), Instant::now());
-        let mut in_progress: Vec<_> = (0..max).map(|_| ticket(enter(&mut queue, "/", 99, now))).collect();
+        let mut in_progress: Vec<_> = (0..max).map(|_| id(enter(&mut queue, "/", 99, now))).collect();
         let mut who = BTreeMap::new();
         for (n, requests) in (0..).zip(&requests) {
-            who.extend((0..*requests).map(|_| (ticket(enter(&mut queue, "/", n, now)), usize::from(n))));
+            who.extend((0..*requests).map(|_| (id(enter(&mut queue, "/", n, now)), usize::from(n))));
         }
         let mut served = vec![0; requests.len()];
-        while let Some(ticket) = in_progress.pop() {
-            if let Some(begun) = queue.leave(ticket, now) {
+        while let Some(id) = in_progress.pop() {
+            if let Some(begun) = queue.leave(id, now) {
                 served[who[&begun]] += 1;
                 in_progress.insert(0, begun);
             }
@@ -300,8 +300,8 @@ proptest! {
     fn nobody_is_passed_over_for_ever(priorities in 2..6_u8, one_in in 1..12_u32) {
         let rules: Vec<_> = (1..priorities).map(|n| rule(&format!("/{n}"), UNLIMITED, n)).collect();
         let (mut queue, now) = (queue(&rules, at_once(1), one_in), Instant::now());
-        let mut in_progress = ticket(enter(&mut queue, "/", 1, now));
-        let waits = |queue: &mut Queue, n: u8| (ticket(enter(queue, &format!("/{n}"), 1, now)), n);
+        let mut in_progress = id(enter(&mut queue, "/", 1, now));
+        let waits = |queue: &mut Queue, n: u8| (id(enter(queue, &format!("/{n}"), 1, now)), n);
         let mut who: BTreeMap<_, _> = (0..priorities).map(|n| waits(&mut queue, n)).collect();
         let mut passed_over = vec![0; usize::from(priorities)];
         for _ in 0..500 {

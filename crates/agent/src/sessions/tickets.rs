@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use watari_handshake::{Found, Miss, Origin, Terms, Tickets};
+use watari_handshake::{Found, Miss, PolicyId, SessionSource, Tickets};
 use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session};
 use watari_wire::{NodeName, SecretBytes, SessionKey, TicketSeed, TicketSeedId};
 use zeroize::Zeroizing;
@@ -19,18 +19,18 @@ pub(super) struct TicketRing {
     clock: Clock,
     /// How much later than the others this agent makes a key that is due, so that usually only one agent does. A
     /// fraction of the rotation interval.
-    patience: f64,
+    jitter: f64,
 }
 
 impl TicketRing {
     pub(super) fn new(sharing: &Sharing, clock: Clock) -> io::Result<Self> {
         let period = (sharing.lifetime / EPOCHS).max(PERIOD_MIN);
-        let settings = RingSettings { lifetime: sharing.lifetime, period, ripening: RIPENING };
-        let (sealer, patience) = (random()?, random::<2>()?);
+        let settings = RingSettings { lifetime: sharing.lifetime, period, activation_delay: ACTIVATION_DELAY };
+        let (sealer, jitter) = (random()?, random::<2>()?);
         Ok(Self {
             ring: RwLock::new(Ring::new(settings, *sealer, clock.unix_s())),
             clock,
-            patience: f64::from(u16::from_be_bytes(*patience)) / f64::from(u16::MAX) * PATIENCE_MAX,
+            jitter: f64::from(u16::from_be_bytes(*jitter)) / f64::from(u16::MAX) * JITTER_MAX,
         })
     }
 
@@ -47,7 +47,7 @@ impl TicketRing {
     /// Whether there is no key, or the newest is older than `rotation`.
     pub(super) fn is_due(&self, rotation: Duration) -> bool {
         let made = self.read().newest_made();
-        let after = rotation.mul_f64(1.0 + self.patience).as_secs();
+        let after = rotation.mul_f64(1.0 + self.jitter).as_secs();
         made.is_none_or(|made| made.saturating_add(after) <= self.clock.unix_s())
     }
 
@@ -92,7 +92,7 @@ impl TicketRing {
     }
 
     /// Seals a session for storage outside the memory. The sealed session cannot be presented under another key, nor as
-    /// a ticket: terms and keys are digests of different inputs.
+    /// a ticket: policy ids and keys are digests of different inputs.
     pub(super) fn seal_kept(&self, key: &SessionKey, session: &Session) -> Option<Vec<u8>> {
         let (now, nonce) = (self.clock.unix_s(), random().ok()?);
         let issuer = session.issuer.as_str().as_bytes();
@@ -132,21 +132,21 @@ const EPOCHS: u32 = 12;
 /// The shortest epoch. Clocks of nodes may differ by this much.
 const PERIOD_MIN: Duration = Duration::from_mins(10);
 /// The age from which a new key is used, so that all agents have it by then.
-const RIPENING: Duration = Duration::from_secs(5);
+const ACTIVATION_DELAY: Duration = Duration::from_secs(5);
 /// The most that an agent delays a new key, as a fraction of the rotation interval.
-const PATIENCE_MAX: f64 = 0.1;
+const JITTER_MAX: f64 = 0.1;
 
 impl Tickets for TicketRing {
-    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>> {
+    fn seal(&self, policy_id: &PolicyId, session: &[u8]) -> Option<Vec<u8>> {
         let (now, nonce) = (self.clock.unix_s(), random().ok()?);
-        self.read().seal(terms.as_bytes(), Dated { since: now, session }, *nonce, now)
+        self.read().seal(policy_id.as_bytes(), Dated { since: now, session }, *nonce, now)
     }
 
-    fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
+    fn open(&self, policy_id: &PolicyId, ticket: &[u8]) -> Result<Found, Miss> {
         let ring = self.read();
-        let opened = ring.open(terms.as_bytes(), ticket, self.clock.unix_s());
-        let origin = if ring.is_own(ticket) { Origin::Here } else { Origin::Elsewhere };
-        opened.map(|Dated { session, .. }| Found { session, origin }).map_err(|cause| match cause {
+        let opened = ring.open(policy_id.as_bytes(), ticket, self.clock.unix_s());
+        let source = if ring.is_own(ticket) { SessionSource::Here } else { SessionSource::Elsewhere };
+        opened.map(|Dated { session, .. }| Found { session, source }).map_err(|cause| match cause {
             NotOpened::NoKey => Miss::NoKey,
             NotOpened::Expired => Miss::Expired,
             NotOpened::Forged => Miss::Forged,

@@ -7,7 +7,7 @@ use crate::window::{Counts, Window};
 
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) standing: Standing,
+    pub(super) state: OutlierState,
     /// `all` counts requests, `marked` counts failures.
     pub(super) window: Window,
     /// Consecutive failures up to now.
@@ -17,7 +17,7 @@ pub(super) struct Record {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Standing {
+pub(super) enum OutlierState {
     /// The origin gets requests.
     Admitted {
         /// The time of the last readmission. `None`: never ejected.
@@ -36,7 +36,7 @@ pub(super) enum Standing {
 impl Record {
     pub(super) fn new(window: Duration, now: Instant) -> Self {
         Self {
-            standing: Standing::Admitted { since: None },
+            state: OutlierState::Admitted { since: None },
             window: Window::new(window, now),
             in_a_row: 0,
             ejections: 0,
@@ -44,19 +44,21 @@ impl Record {
     }
 
     pub(super) fn is_out(&self) -> bool {
-        matches!(self.standing, Standing::Out { .. })
+        matches!(self.state, OutlierState::Out { .. })
     }
 
-    /// A trial that has not ended after `patience` counts as lost.
-    pub(super) fn may_have_request(&self, now: Instant, patience: Duration) -> bool {
-        match self.standing {
-            Standing::Admitted { .. } => true,
-            Standing::Out { until, trial, .. } => until <= now && trial.is_none_or(|began| began + patience <= now),
+    /// A trial that has not ended after `trial_timeout` counts as lost.
+    pub(super) fn may_have_request(&self, now: Instant, trial_timeout: Duration) -> bool {
+        match self.state {
+            OutlierState::Admitted { .. } => true,
+            OutlierState::Out { until, trial, .. } => {
+                until <= now && trial.is_none_or(|began| began + trial_timeout <= now)
+            }
         }
     }
 
     pub(super) fn began(&mut self, now: Instant) {
-        if let Standing::Out { until, trial, .. } = &mut self.standing
+        if let OutlierState::Out { until, trial, .. } = &mut self.state
             && *until <= now
         {
             *trial = Some(now);
@@ -65,7 +67,7 @@ impl Record {
 
     /// The request that began at `began` was abandoned. If it was the trial, another trial may follow.
     pub(super) fn abandoned(&mut self, began: Instant) {
-        if let Standing::Out { trial, .. } = &mut self.standing {
+        if let OutlierState::Out { trial, .. } = &mut self.state {
             *trial = trial.filter(|trial| *trial != began);
         }
     }
@@ -78,13 +80,13 @@ impl Record {
     pub(super) fn eject(&mut self, limits: &OutlierLimits, cause: Cause, now: Instant) -> Verdict {
         self.ejections = self.ejections.saturating_sub(self.forgiven(limits, now)).saturating_add(1);
         let until = now + limits.ejection.saturating_mul(self.ejections).min(limits.ejection_max);
-        self.standing = Standing::Out { since: now, until, trial: None };
+        self.state = OutlierState::Out { since: now, until, trial: None };
         Verdict::Ejected { until, cause }
     }
 
     /// Ejections that are forgiven for the time since the last readmission.
     fn forgiven(&self, limits: &OutlierLimits, now: Instant) -> u32 {
-        let Standing::Admitted { since: Some(since) } = self.standing else { return 0 };
+        let OutlierState::Admitted { since: Some(since) } = self.state else { return 0 };
         let times = now.saturating_duration_since(since).as_nanos() / limits.forgive_after.as_nanos().max(1);
         u32::try_from(times).unwrap_or(u32::MAX)
     }
@@ -92,7 +94,7 @@ impl Record {
     /// Starts with empty counts, except for the number of ejections.
     pub(super) fn readmit(&mut self, window: Duration, now: Instant) {
         *self = Self {
-            standing: Standing::Admitted { since: Some(now) },
+            state: OutlierState::Admitted { since: Some(now) },
             ejections: self.ejections,
             ..Self::new(window, now)
         };

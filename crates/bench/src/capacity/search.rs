@@ -40,7 +40,7 @@ pub struct Plan {
     /// The highest level, at most [`LEVEL_MAX`].
     pub to: u64,
     /// How the level rises until one is missed.
-    pub step: Step,
+    pub step: LevelStep,
     /// The distance between the answer and a missed level, as a share of the answer, such as 0.02.
     pub resolution: f64,
     /// The number of measurements of a level of which most decide. Odd, so that there is a majority.
@@ -55,7 +55,7 @@ pub struct Plan {
 
 /// How the level rises until one is missed, and falls until one is met.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
+pub enum LevelStep {
     /// Multiplies the level. Over 1.
     Factor(f64),
     /// Adds to the level. At least 1.
@@ -154,7 +154,7 @@ pub enum PlanError {
     Levels(u64, u64),
     /// The step does not raise the level.
     #[error("a step must raise the level: a factor over 1, or an increment of at least 1")]
-    Step,
+    LevelStep,
     /// The resolution is not between 0 and 1.
     #[error("the resolution is a share over 0 and under 1, not {0}")]
     Resolution(f64),
@@ -172,7 +172,7 @@ pub enum PlanError {
 /// The highest level a plan may have.
 pub const LEVEL_MAX: u64 = 1_000_000_000;
 
-impl FromStr for Step {
+impl FromStr for LevelStep {
     type Err = NoStep;
 
     /// `x1.5`, `+100`
@@ -183,7 +183,7 @@ impl FromStr for Step {
     }
 }
 
-impl Step {
+impl LevelStep {
     fn rises(self) -> bool {
         match self {
             Self::Factor(factor) => factor > 1.0 && factor.is_finite(),
@@ -196,7 +196,7 @@ impl Plan {
     fn check(&self) -> Result<(), PlanError> {
         match self {
             Self { from, to, .. } if *from < 1 || to < from || *to > LEVEL_MAX => Err(PlanError::Levels(*from, *to)),
-            _ if !self.step.rises() => Err(PlanError::Step),
+            _ if !self.step.rises() => Err(PlanError::LevelStep),
             Self { resolution, .. } if !(*resolution > 0.0 && *resolution < 1.0) => {
                 Err(PlanError::Resolution(*resolution))
             }
@@ -213,16 +213,16 @@ impl Plan {
 
     fn step_up(&self, level: u64) -> u64 {
         let raised = match self.step {
-            Step::Factor(factor) => scaled(level, factor),
-            Step::Increment(increment) => level.saturating_add(increment),
+            LevelStep::Factor(factor) => scaled(level, factor),
+            LevelStep::Increment(increment) => level.saturating_add(increment),
         };
         raised.max(level + 1).min(self.to)
     }
 
     fn step_down(&self, level: u64) -> u64 {
         let lowered = match self.step {
-            Step::Factor(factor) => scaled(level, factor.recip()),
-            Step::Increment(increment) => level.saturating_sub(increment),
+            LevelStep::Factor(factor) => scaled(level, factor.recip()),
+            LevelStep::Increment(increment) => level.saturating_sub(increment),
         };
         lowered.min(level - 1).max(1)
     }

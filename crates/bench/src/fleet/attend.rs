@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Taken;
-use super::away::Shared;
+use super::away::FleetState;
 use super::logging::Logging;
 use crate::sample::WireSamples;
 use crate::tally::Tally;
@@ -21,7 +21,7 @@ pub(super) type Ask = mpsc::Sender<Taken>;
 
 /// Receives the reports of all workers until each is done or lost. Each can be asked for its results.
 pub(super) async fn attend_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<FleetState>,
     links: Vec<(Link, UnboundedReceiver<Ask>)>,
     logging: Option<Arc<Logging>>,
 ) {
@@ -46,7 +46,7 @@ pub(super) async fn attend_all(
 
 /// A worker in a run.
 struct Attending<'a, W> {
-    shared: &'a Shared,
+    shared: &'a FleetState,
     /// Its index in the crew.
     index: usize,
     to: W,
@@ -73,14 +73,14 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
                 },
                 Some(ask) = asks.recv() => {
                     self.asking.push_back(ask);
-                    self.tell(&Order::Take).await?;
+                    self.send(&Order::Take).await?;
                 }
-                () = self.connections.logged() => self.tell(&Order::Logged).await?,
+                () = self.connections.logged() => self.send(&Order::Logged).await?,
                 () = self.shared.cut.cancelled(), if !cut => {
                     cut = true;
-                    self.tell(&Order::Cut).await?;
+                    self.send(&Order::Cut).await?;
                 }
-                _ = beats.tick() => self.tell(&Order::Ping).await?,
+                _ = beats.tick() => self.send(&Order::Ping).await?,
             }
         }
     }
@@ -119,7 +119,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
 
     /// Sends an order to a worker. The worker may be done and not read any more, while its last report is still on the
     /// way. So a failed write is not an error, only a blocked one is. The silence timeout detects a lost worker.
-    async fn tell(&mut self, order: &Order) -> Result<(), TalkError> {
+    async fn send(&mut self, order: &Order) -> Result<(), TalkError> {
         let told = timeout(SILENCE_MAX, worker::send(&mut self.to, order)).await;
         let _ = told.map_err(|_| TalkError::Silent)?;
         Ok(())

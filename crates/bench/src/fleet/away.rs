@@ -26,14 +26,14 @@ use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
 /// A run that workers make.
 #[derive(Debug)]
 pub(super) struct Away {
-    shared: Arc<Shared>,
+    shared: Arc<FleetState>,
     /// The thread that serves the links.
     thread: Option<JoinHandle<()>>,
     start: Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct FleetState {
     crew: Mutex<Vec<Member>>,
     pub(super) classes: Arc<[String]>,
     pub(super) cut: CancellationToken,
@@ -60,7 +60,7 @@ impl Away {
     pub(super) fn start(fleet: Fleet, plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
         let classes = plan.work.classes();
         let logging = log.map(Logging::new).transpose().map_err(load::StartError::Thread)?.map(Arc::new);
-        let shared = Arc::new(Shared { crew: Mutex::default(), classes, cut: CancellationToken::new() });
+        let shared = Arc::new(FleetState { crew: Mutex::default(), classes, cut: CancellationToken::new() });
         let (started, begun) = mpsc::channel();
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fleet".to_owned()).spawn(move || {
@@ -136,7 +136,7 @@ impl Drop for Away {
     }
 }
 
-impl Shared {
+impl FleetState {
     pub(super) fn crew(&self) -> MutexGuard<'_, Vec<Member>> {
         self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +174,7 @@ fn gone() -> StartError {
 }
 
 /// The body of the thread that serves the links.
-fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<Logging>>, started: &Started) {
+fn drive(shared: &Arc<FleetState>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<Logging>>, started: &Started) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -197,7 +197,7 @@ fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<L
 
 /// Prepares all workers, and starts them at one instant, which it returns.
 async fn begin(
-    shared: &Shared,
+    shared: &FleetState,
     fleet: &Fleet,
     plan: &Plan,
     logged: bool,

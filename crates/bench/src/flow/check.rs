@@ -17,7 +17,7 @@ use super::take::Source;
 use super::template::Template;
 use super::think::Think;
 use super::walk::resolve;
-use super::{Body, BodyFile, Flow, Step, Take};
+use super::{Body, BodyFile, Flow, FlowStep, Take};
 use crate::shares::Shares;
 
 /// A line number and the problem there.
@@ -58,10 +58,10 @@ impl Check<'_> {
         })
     }
 
-    fn step(&self, index: usize, raw: RawStep, names: &mut Names) -> Result<Step, Wrong> {
+    fn step(&self, index: usize, raw: RawStep, names: &mut Names) -> Result<FlowStep, Wrong> {
         let body = self.body(raw.body, raw.body_file, names)?;
         let probability = self.probability(raw.probability)?;
-        Ok(Step {
+        Ok(FlowStep {
             name: self.name(raw.name)?,
             method: self.method(raw.method, &body)?,
             uri: self.uri(&raw.uri, names)?,

@@ -55,7 +55,7 @@ pub enum Missing {
     /// The value is not UTF-8 text.
     #[error("it is not UTF-8")]
     NoText,
-    /// The value is longer than [`VALUE_MAX`] bytes.
+    /// The value is longer than `VALUE_MAX` bytes.
     #[error("it is longer than {VALUE_MAX} bytes")]
     TooLong,
     /// The body is not JSON, or is longer than the part that is searched.

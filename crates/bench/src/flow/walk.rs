@@ -12,7 +12,7 @@ use url::Url;
 use super::cookies::Jar;
 use super::names::USER_PLACE;
 use super::take::{Answer, Missing, Reading};
-use super::{Body, Flow, Step, Take};
+use super::{Body, Flow, FlowStep, Take};
 
 /// One run of a flow. To drive it, repeat until there are no more turns or a call fails:
 ///
@@ -136,7 +136,7 @@ impl Walk {
         Ok(())
     }
 
-    fn headers(&self, step: &Step, url: &Url) -> Result<HeaderMap, Unfit> {
+    fn headers(&self, step: &FlowStep, url: &Url) -> Result<HeaderMap, Unfit> {
         let mut headers = HeaderMap::with_capacity(step.headers.len() + 1);
         for (name, value) in &step.headers {
             let value = HeaderValue::from_str(&value.fill(&self.values)).map_err(|_| Unfit::Header)?;
@@ -148,7 +148,7 @@ impl Walk {
         Ok(headers)
     }
 
-    fn body(&self, step: &Step) -> Bytes {
+    fn body(&self, step: &FlowStep) -> Bytes {
         match &step.body {
             Body::Nothing => Bytes::new(),
             Body::Text(text) => text.fill(&self.values).into(),

@@ -23,7 +23,7 @@ const INTERIM_MAX: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct ResponseReader {
-    state: State,
+    state: ResponseState,
     to_head: bool,
     status: u16,
     persistent: bool,
@@ -34,26 +34,30 @@ pub struct ResponseReader {
 
 /// The parts of a response to keep besides its status and length. Usually none, and then it costs nothing.
 #[derive(Debug, Default)]
-pub struct Keep(Option<Box<Kept>>);
+pub struct Keep(Option<Box<StoredResponse>>);
 
 #[derive(Default)]
-struct Kept {
+struct StoredResponse {
     headers: Option<HeaderMap>,
     body: Vec<u8>,
     body_bytes_max: usize,
     digest: Option<digest::Context>,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for StoredResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kept").field("headers", &self.headers).finish_non_exhaustive()
+        formatter.debug_struct("StoredResponse").field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
 impl Keep {
     /// Keeps the header fields, and the first `body_bytes_max` bytes of the body.
     pub fn answer(body_bytes_max: usize) -> Self {
-        Self(Some(Box::new(Kept { headers: Some(HeaderMap::new()), body_bytes_max, ..Kept::default() })))
+        Self(Some(Box::new(StoredResponse {
+            headers: Some(HeaderMap::new()),
+            body_bytes_max,
+            ..StoredResponse::default()
+        })))
     }
 
     /// Also computes the digest of the body.
@@ -91,7 +95,7 @@ impl Keep {
 }
 
 #[derive(Debug)]
-enum State {
+enum ResponseState {
     /// In the status line and the header fields. Contains the bytes of earlier reads.
     Head(Vec<u8>),
     Body(Framing),
@@ -141,7 +145,15 @@ pub enum ProtocolFault {
 impl ResponseReader {
     /// A reader of one response. `to_head`: the request was HEAD, so the response has no body.
     pub fn new(to_head: bool, keep: Keep) -> Self {
-        Self { state: State::Head(Vec::new()), to_head, status: 0, persistent: true, body_bytes: 0, interim: 0, keep }
+        Self {
+            state: ResponseState::Head(Vec::new()),
+            to_head,
+            status: 0,
+            persistent: true,
+            body_bytes: 0,
+            interim: 0,
+            keep,
+        }
     }
 
     /// The status; 0 until the head was read.
@@ -168,11 +180,11 @@ impl ResponseReader {
         let mut at = 0;
         loop {
             match &mut self.state {
-                State::Head(_) => match self.head(&input[at..])? {
+                ResponseState::Head(_) => match self.head(&input[at..])? {
                     Some(taken) => at += taken,
                     None => return Ok(Fed::More),
                 },
-                State::Body(framing) => {
+                ResponseState::Body(framing) => {
                     let (keep, body_bytes) = (&mut self.keep, &mut self.body_bytes);
                     let (taken, done) = framing.feed(&input[at..], &mut |data| {
                         *body_bytes += data.len() as u64;
@@ -182,9 +194,9 @@ impl ResponseReader {
                     if !done {
                         return Ok(Fed::More);
                     }
-                    self.state = State::Done;
+                    self.state = ResponseState::Done;
                 }
-                State::Done => return Ok(Fed::Done(at)),
+                ResponseState::Done => return Ok(Fed::Done(at)),
             }
         }
     }
@@ -192,14 +204,14 @@ impl ResponseReader {
     /// Reads the end of the connection. This is valid for a body that lasts until then.
     pub fn end(&mut self) -> Result<(), ProtocolFault> {
         match self.state {
-            State::Done | State::Body(Framing::UntilClose) => Ok(()),
+            ResponseState::Done | ResponseState::Body(Framing::UntilClose) => Ok(()),
             _ => Err(ProtocolFault::Truncated),
         }
     }
 
     /// Reads bytes of the head. Returns the number of consumed bytes once the head is complete.
     fn head(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolFault> {
-        let State::Head(before) = &mut self.state else { unreachable!("only called in the head") };
+        let ResponseState::Head(before) = &mut self.state else { unreachable!("only called in the head") };
         let had = before.len();
         // Most heads arrive in one piece, and are parsed in place.
         let mut joined = std::mem::take(before);
@@ -222,7 +234,7 @@ impl ResponseReader {
                 if had == 0 {
                     joined.extend_from_slice(input);
                 }
-                self.state = State::Head(joined);
+                self.state = ResponseState::Head(joined);
                 Ok(None)
             }
             Err(httparse::Error::TooManyHeaders) => Err(ProtocolFault::TooLong),
@@ -231,7 +243,7 @@ impl ResponseReader {
     }
 
     /// Derives the next state from the head.
-    fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<State, ProtocolFault> {
+    fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<ResponseState, ProtocolFault> {
         let status = response.code.ok_or(ProtocolFault::Head)?;
         let fields = Fields::read(response)?;
         if status == 101 {
@@ -239,7 +251,11 @@ impl ResponseReader {
         }
         if (100..200).contains(&status) {
             self.interim += 1;
-            return if self.interim > INTERIM_MAX { Err(ProtocolFault::TooLong) } else { Ok(State::Head(Vec::new())) };
+            return if self.interim > INTERIM_MAX {
+                Err(ProtocolFault::TooLong)
+            } else {
+                Ok(ResponseState::Head(Vec::new()))
+            };
         }
         self.status = status;
         self.persistent = if response.version == Some(1) { !fields.close } else { fields.keep_alive };
@@ -250,17 +266,17 @@ impl ResponseReader {
             }
         }
         if self.to_head || matches!(status, 204 | 304) {
-            return Ok(State::Done);
+            return Ok(ResponseState::Done);
         }
         let framing = match (fields.chunked, fields.length) {
             (true, Some(_)) => return Err(ProtocolFault::Length),
             (true, None) => Framing::Chunked(Chunked::new()),
-            (false, Some(0)) => return Ok(State::Done),
+            (false, Some(0)) => return Ok(ResponseState::Done),
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
         self.persistent &= !matches!(framing, Framing::UntilClose);
-        Ok(State::Body(framing))
+        Ok(ResponseState::Body(framing))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Connection {
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct RunningStream {
     pub(super) stream: u32,
     pub(super) response: ResponseFuture,
     /// The body. Dropping it before its end cuts the body off.
@@ -48,7 +48,7 @@ impl Connection {
             Err(error) => {
                 let error = error.into_io().unwrap_or_else(|| std::io::ErrorKind::Other.into());
                 let ending = stream::cut(&error, Phase::Request);
-                drop(Telling { run, ledger: &ledger, ending });
+                drop(EndReport { run, ledger: &ledger, ending });
                 return Err(ending);
             }
         };
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Sends a request on a new stream.
-    pub(super) fn begin(&self, request: &Request) -> Result<Begun, h2::Error> {
+    pub(super) fn begin(&self, request: &Request) -> Result<RunningStream, h2::Error> {
         // A clone, because each sender remembers the last request that it could not send at once, and waits for it.
         let mut sender = self.sender.clone();
         let (response, mut body) = sender.send_request(request.parts.clone(), request.body.is_empty())?;
@@ -67,7 +67,7 @@ impl Connection {
         }
         let stream = response.stream_id().as_u32();
         let number = self.ledger().begin(stream);
-        Ok(Begun { stream, response, _body: body, number })
+        Ok(RunningStream { stream, response, _body: body, number })
     }
 
     /// The counts and times of the connection.
@@ -104,8 +104,8 @@ async fn drive(
     released: CancellationToken,
 ) {
     // Cutting off a run drops this future. The connection is recorded all the same.
-    let mut telling = Telling { run: &run, ledger: &ledger, ending: CLOSED_HERE };
-    telling.ending = tokio::select! {
+    let mut report = EndReport { run: &run, ledger: &ledger, ending: CLOSED_HERE };
+    report.ending = tokio::select! {
         biased;
         result = &mut connection => {
             if released.is_cancelled() { CLOSED_HERE } else { locked(&ledger).ending(&result) }
@@ -119,13 +119,13 @@ async fn drive(
 }
 
 /// Records the ending of a connection when dropped.
-struct Telling<'a> {
+struct EndReport<'a> {
     run: &'a Run,
     ledger: &'a Mutex<Ledger>,
     ending: Ending,
 }
 
-impl Drop for Telling<'_> {
+impl Drop for EndReport<'_> {
     fn drop(&mut self) {
         let (sample, no_http2) = {
             let ledger = locked(self.ledger);

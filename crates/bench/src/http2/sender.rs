@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use h2::client::ResponseFuture;
 
-use super::connection::{Begun, Connection};
+use super::connection::{Connection, RunningStream};
 use super::fault;
 use super::ledger::Times;
-use super::shared::Shared;
+use super::shared::SharedConnection;
 use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::exchange::{Broken, Exchange, Failed, Response, Retry};
 use crate::http1::Keep;
@@ -22,14 +22,14 @@ use crate::watchdog::Watchdog;
 /// Sends requests over a connection that it shares with other senders.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     watchdog: Watchdog,
 }
 
 impl Sender {
     /// The first sender of a connection that is not open yet.
     pub(crate) fn new(run: &Arc<Run>) -> Self {
-        Self { shared: Arc::new(Shared::new(run)), watchdog: Watchdog::new(run.response_deadline()) }
+        Self { shared: Arc::new(SharedConnection::new(run)), watchdog: Watchdog::new(run.response_deadline()) }
     }
 
     /// The other senders of the same connection.
@@ -64,7 +64,7 @@ impl Sender {
 
     /// Sends the request over the current connection. If that has ended since its last use, it has processed nothing of
     /// this request, and the sender opens another.
-    async fn begin(&self, run: &Run, exchange: &mut Exchange<'_>) -> Result<(Arc<Connection>, Begun), Ending> {
+    async fn begin(&self, run: &Run, exchange: &mut Exchange<'_>) -> Result<(Arc<Connection>, RunningStream), Ending> {
         loop {
             let connection = self.shared.connection(exchange).await?;
             match connection.begin(exchange.next()) {

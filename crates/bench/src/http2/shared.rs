@@ -13,7 +13,7 @@ use crate::watchdog::Watchdog;
 
 /// The current connection, and how to open another.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     run: Arc<Run>,
     tls: TlsClient,
     connection: Mutex<Option<Arc<Connection>>>,
@@ -29,7 +29,7 @@ struct Failure {
     ending: Ending,
 }
 
-impl Shared {
+impl SharedConnection {
     pub(super) fn new(run: &Arc<Run>) -> Self {
         Self {
             run: Arc::clone(run),

@@ -210,7 +210,7 @@ pub enum LineError {
         "the quotes of {text:?} do not match: write key=\"value\", with \\\" and \\\\ for a quote and a backslash inside"
     )]
     Quotes { text: String },
-    /// Longer than [`LINE_BYTES_MAX`].
+    /// Longer than `LINE_BYTES_MAX`.
     #[error("longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
     /// The line is not UTF-8.

@@ -35,7 +35,7 @@ pub(super) async fn perform(
             due = run.now();
         }
         run.shared.flow_asks();
-        let ending = Step { run, flow, turn, due }.ask(client, site, &mut walk).await;
+        let ending = FlowRequest { run, flow, turn, due }.ask(client, site, &mut walk).await;
         if !ending.is_normal() {
             run.tally().flow(None);
             return;
@@ -46,14 +46,14 @@ pub(super) async fn perform(
 }
 
 /// One request of a flow.
-struct Step<'a> {
+struct FlowRequest<'a> {
     run: &'a Run,
     flow: &'a Flow,
     turn: Turn,
     due: Duration,
 }
 
-impl Step<'_> {
+impl FlowRequest<'_> {
     async fn ask(&self, client: &mut Client, site: &Arc<Site>, walk: &mut Walk) -> Ending {
         let outgoing = match walk.request(&self.turn) {
             Ok(outgoing) => outgoing,

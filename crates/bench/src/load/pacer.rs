@@ -10,17 +10,17 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep_until;
 
-use crate::run::Shared;
+use crate::run::RunShared;
 
 /// A kernel timer (timerfd), or the runtime's timer if the kernel refuses one.
 #[derive(Debug)]
 pub(super) struct Pacer {
-    shared: Arc<Shared>,
+    shared: Arc<RunShared>,
     timer: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Pacer {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<RunShared>) -> Self {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
         #[expect(
             deprecated,

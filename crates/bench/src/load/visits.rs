@@ -20,8 +20,8 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
     let pacer = Pacer::new(&run.shared);
     loop {
         let free = visits.visiting.len() < connections_max;
-        let patience = if free { Duration::ZERO } else { run.plan.timeouts.connect };
-        match visits.users.next(run.now().saturating_sub(patience)) {
+        let wait = if free { Duration::ZERO } else { run.plan.timeouts.connect };
+        match visits.users.next(run.now().saturating_sub(wait)) {
             Next::Ask(visit) => {
                 if !visits.begin(visit) {
                     break;
@@ -30,7 +30,7 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
                 consume_budget().await;
             }
             Next::Wait(due) => tokio::select! {
-                () = pacer.wait(due.saturating_add(patience)) => {}
+                () = pacer.wait(due.saturating_add(wait)) => {}
                 true = visits.answer() => {}
             },
             Next::WaitForAnswers if visits.answer().await => {}

@@ -24,7 +24,7 @@ use crate::source::Sources;
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenShared>,
 }
 
 /// A worker cannot listen.
@@ -38,7 +38,7 @@ pub enum ListenError {
     Address(SocketAddr, io::Error),
 }
 
-struct Shared {
+struct ListenShared {
     identity: Identity,
     own: Option<Sources>,
     /// One permit, because the worker runs one job at a time.
@@ -47,9 +47,9 @@ struct Shared {
     unidentified: Arc<Unidentified>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ListenShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("node", self.identity.node()).finish_non_exhaustive()
+        f.debug_struct("ListenShared").field("node", self.identity.node()).finish_non_exhaustive()
     }
 }
 
@@ -60,7 +60,8 @@ impl Listening {
             return Err(ListenError::Role(identity.node().clone()));
         }
         let listener = TcpListener::bind(address).await.map_err(|error| ListenError::Address(address, error))?;
-        let shared = Shared { identity, own, free: Semaphore::new(1), unidentified: Unidentified::new(UNIDENTIFIED) };
+        let shared =
+            ListenShared { identity, own, free: Semaphore::new(1), unidentified: Unidentified::new(UNIDENTIFIED) };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -101,7 +102,7 @@ struct Met {
 
 /// A peer cannot be identified.
 #[derive(Debug, thiserror::Error)]
-enum Stranger {
+enum IdentifyError {
     #[error("TLS: {0}")]
     Tls(io::Error),
     #[error("it sent no certificate of a node")]
@@ -110,7 +111,7 @@ enum Stranger {
     Slow,
 }
 
-impl Shared {
+impl ListenShared {
     /// Serves a connection. Closes it if another one needs its place before the controller is admitted.
     async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
         let (place, crowded_out) = place;
@@ -121,19 +122,19 @@ impl Shared {
         }
     }
 
-    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, Stranger> {
+    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, IdentifyError> {
         let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
         let accepted = async {
             tcp.readable().await?;
             place.spoke();
             acceptor.accept(tcp).await
         };
-        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| Stranger::Slow)?;
-        let stream = accepted.map_err(Stranger::Tls)?;
+        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| IdentifyError::Slow)?;
+        let stream = accepted.map_err(IdentifyError::Tls)?;
         let _ = stream.get_ref().0.set_nodelay(true);
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
-        let (node, roles) = certificate.ok_or(Stranger::Certificate)?;
+        let (node, roles) = certificate.ok_or(IdentifyError::Certificate)?;
         Ok(Met { stream, node, may: roles.contains(&Role::Bench) })
     }
 

@@ -7,7 +7,7 @@ use tokio::task;
 use tokio::time::{sleep, timeout};
 
 use super::inbox::Inbox;
-use super::untold::Connections;
+use super::sample_queue::Connections;
 use super::wire::{self, HEARTBEAT, Order, Report, SILENCE_MAX, TalkError, WireDone};
 use crate::limits::Limits;
 use crate::load::{Load, Prepared};
@@ -99,8 +99,8 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
 
     /// Sends reports about the load until it is over and all samples are sent.
     async fn attend<B>(&mut self, mut load: Load, mut connections: Connections, busy: B) -> Result<(), TalkError> {
-        let mut telling = Telling { next: Instant::now() + HEARTBEAT };
-        while !(load.is_finished() && connections.are_told()) {
+        let mut timer = ReportTimer { next: Instant::now() + HEARTBEAT };
+        while !(load.is_finished() && connections.are_sent()) {
             tokio::select! {
                 order = self.orders.next() => match order? {
                     Order::Ping => {}
@@ -117,8 +117,8 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
                     while let Some(report) = connections.report()? {
                         self.say(&report).await?;
                     }
-                    if telling.is_due() {
-                        let report = telling.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
+                    if timer.is_due() {
+                        let report = timer.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
                         self.say(&report).await?;
                     }
                 },
@@ -141,11 +141,11 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// When the next tally is sent. The interval grows with the time that a tally takes, to limit its share of the
 /// machine's time.
-struct Telling {
+struct ReportTimer {
     next: Instant,
 }
 
-impl Telling {
+impl ReportTimer {
     fn is_due(&self) -> bool {
         Instant::now() >= self.next
     }

@@ -157,7 +157,7 @@ fn rotation(nodes: usize) -> u64 {
     let settings = RingSettings {
         lifetime: Duration::from_hours(12),
         period: Duration::from_hours(1),
-        ripening: Duration::from_secs(5),
+        activation_delay: Duration::from_secs(5),
     };
     let mut ring = Ring::new(settings, [0; 12], NOW.unix_s);
     let mut rotated = 0;

@@ -40,7 +40,7 @@ const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 80);
 /// Downloads that send in turn, with an acknowledgment for every other segment.
 pub(super) fn long_flows(site: &Site, packets: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, "long.pcap")?;
-    let mut flows: Vec<_> = (0..LONG_FLOWS).map(Flow::new).collect();
+    let mut flows: Vec<_> = (0..LONG_FLOWS).map(CapturedConnection::new).collect();
     for flow in &mut flows {
         flow.open(&mut out)?;
         flow.ask(&mut out)?;
@@ -62,7 +62,7 @@ pub(super) fn long_flows(site: &Site, packets: u64) -> Result<Capture, Failure> 
 pub(super) fn short_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, name)?;
     for first in (0..count).step_by(20) {
-        let mut flows: Vec<_> = (first..(first + 20).min(count)).map(Flow::new).collect();
+        let mut flows: Vec<_> = (first..(first + 20).min(count)).map(CapturedConnection::new).collect();
         for flow in &mut flows {
             flow.open(&mut out)?;
         }
@@ -86,7 +86,7 @@ pub(super) fn kept_connections(site: &Site, packets: u64) -> Result<Capture, Fai
     let answer = [KEPT_ANSWER, &[b'x'; KEPT_CONTENT_LEN]].concat();
     let mut connections = 0;
     while out.packets < packets {
-        let mut flows: Vec<_> = (connections..connections + LONG_FLOWS).map(Flow::new).collect();
+        let mut flows: Vec<_> = (connections..connections + LONG_FLOWS).map(CapturedConnection::new).collect();
         connections += LONG_FLOWS;
         for flow in &mut flows {
             flow.open(&mut out)?;
@@ -113,7 +113,7 @@ pub(super) fn kept_connections(site: &Site, packets: u64) -> Result<Capture, Fai
 pub(super) fn open_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, name)?;
     for number in 0..count {
-        let mut flow = Flow::new(number);
+        let mut flow = CapturedConnection::new(number);
         flow.open(&mut out)?;
         flow.ask(&mut out)?;
         flow.server_sends(&mut out, Flags::ACK.with(Flags::PSH), SEGMENT_LEN)?;
@@ -159,13 +159,13 @@ impl Out {
 }
 
 /// A connection, with the next sequence number of each end.
-struct Flow {
+struct CapturedConnection {
     client: SocketAddr,
     client_next: u32,
     server_next: u32,
 }
 
-impl Flow {
+impl CapturedConnection {
     /// The connection with this number. Each client address has 50,000 connections.
     fn new(number: u64) -> Self {
         let (host, port) = (number / 50_000, 10_000 + number % 50_000);

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use watari_balance::{Candidate, Change, Health, Patience};
+use watari_balance::{Candidate, Change, Health, HealthThresholds};
 use watari_wire::NodeName;
 use watari_wire::leg::LegSigner;
 
@@ -124,9 +124,9 @@ impl Agent {
         self.condition_mut().appeared = now;
     }
 
-    pub(super) fn checked(&self, succeeded: bool, patience: Patience, now: Instant) -> Option<Change> {
+    pub(super) fn checked(&self, succeeded: bool, thresholds: HealthThresholds, now: Instant) -> Option<Change> {
         let mut condition = self.condition_mut();
-        let change = condition.health.checked(succeeded, patience);
+        let change = condition.health.checked(succeeded, thresholds);
         if change == Some(Change::Rose) {
             condition.appeared = now;
         }

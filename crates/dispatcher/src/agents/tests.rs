@@ -9,7 +9,7 @@ use watari_handoff::ArbiterEvent;
 use watari_wire::SecretBytes;
 
 use super::*;
-use crate::desk::Stopwatch;
+use crate::scheduler::Stopwatch;
 use crate::{AgentConfig, Checks, Limits, Policies};
 
 fn name(text: &str) -> NodeName {
@@ -66,7 +66,7 @@ fn names(assignment: &Assignment) -> (String, Option<String>) {
 }
 
 fn assign(agents: &Agents, n: u8) -> Result<Assignment, Unassigned> {
-    agents.assign(client(n), &[], Standing::New)
+    agents.assign(client(n), &[], QueuePosition::New)
 }
 
 /// The agents that do the next `count` handshakes, of clients that connect and leave.
@@ -116,7 +116,7 @@ fn an_agent_without_a_link_or_that_failed_gets_nothing() {
     agents.link_down(&name("a2"));
     let assign = |failed: &[&str]| {
         let failed: Vec<_> = failed.iter().map(|agent| name(agent)).collect();
-        agents.assign(client(1), &failed, Standing::Again).map(|assignment| names(&assignment).0)
+        agents.assign(client(1), &failed, QueuePosition::Again).map(|assignment| names(&assignment).0)
     };
     let picked: Vec<_> = (0..4).map(|_| assign(&["a3"]).unwrap()).collect();
     assert_eq!(picked, ["a1"; 4]);
@@ -204,7 +204,7 @@ fn no_agent_gets_more_than_it_may_have() {
     };
     assert_eq!(why, Unassigned::AgentsFull);
     for agent in ["a1", "a2", "a3"] {
-        assert_eq!(agents.desk.connections(&name(agent)), 2);
+        assert_eq!(agents.scheduler.connections(&name(agent)), 2);
     }
     live.pop();
     assert!(assign(&agents, 1).is_ok());
@@ -216,7 +216,7 @@ fn a_place_goes_with_its_connection() {
     let place = assign(&agents, 1).ok().unwrap().handshake;
     let moved = place.elsewhere(&name("a3"));
     drop(place);
-    let counts = |agents: &Agents| ["a1", "a2", "a3"].map(|agent| agents.desk.connections(&name(agent)));
+    let counts = |agents: &Agents| ["a1", "a2", "a3"].map(|agent| agents.scheduler.connections(&name(agent)));
     assert_eq!(counts(&agents), [0, 0, 1]);
     drop(moved);
     assert_eq!(counts(&agents), [0, 0, 0]);
@@ -257,7 +257,7 @@ async fn who_comes_first_is_served_first() {
     let second = second.await.unwrap().unwrap();
     assert!(!third.is_finished());
     // A new client waits behind the queue even if a slot is free.
-    agents.desk.with(|state| assert!(!state.is_turn_of(Standing::New)));
+    agents.scheduler.with(|state| assert!(!state.is_turn_of(QueuePosition::New)));
     drop(second);
     third.await.unwrap().unwrap();
     assert_eq!(metrics.queue_length.get(), 0);

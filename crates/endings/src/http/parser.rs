@@ -17,7 +17,7 @@ const FIELD_INITIALS: &[u8] = b"\r \t\x0cCcTt";
 pub(crate) struct Parser {
     /// Sequence number of the next octet to parse.
     at: u32,
-    state: State,
+    state: ParserState,
     is_client: bool,
     line: [u8; LINE_LEN_MAX],
     line_len: u16,
@@ -29,7 +29,7 @@ pub(crate) struct Parser {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Between messages, or in the first line of one.
     Start,
     Fields,
@@ -62,7 +62,7 @@ impl Parser {
     pub(crate) const fn new(at: u32, is_client: bool) -> Self {
         Self {
             at,
-            state: State::Start,
+            state: ParserState::Start,
             is_client,
             line: [0; LINE_LEN_MAX],
             line_len: 0,
@@ -78,8 +78,8 @@ impl Parser {
         let mut rest =
             Rest { data: segment.data.get(..segment.len as usize).unwrap_or(segment.data), len: segment.len };
         let end = from.wrapping_add(rest.len);
-        if self.state == State::Blind && is_before(self.at, end) && self.begins(rest.data) {
-            (self.state, self.at) = (State::Start, from);
+        if self.state == ParserState::Blind && is_before(self.at, end) && self.begins(rest.data) {
+            (self.state, self.at) = (ParserState::Start, from);
             self.line_len = 0;
         }
         if is_upto(end, self.at) {
@@ -88,8 +88,8 @@ impl Parser {
         if is_before(self.at, from) {
             self.pass_gap(from.wrapping_sub(self.at).into());
             self.at = from;
-            if self.state == State::Blind && self.begins(rest.data) {
-                self.state = State::Start;
+            if self.state == ParserState::Blind && self.begins(rest.data) {
+                self.state = ParserState::Start;
             }
         }
         rest.skip(self.at.wrapping_sub(from));
@@ -100,10 +100,10 @@ impl Parser {
     pub(crate) fn next(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
         while rest.len > 0 {
             let piece = match self.state {
-                State::Content(left) => self.pass_content(left, rest, State::Content),
-                State::Chunk(left) => self.pass_content(left, rest, State::Chunk),
-                State::UntilClose | State::Blind => {
-                    self.content += u64::from(if self.state == State::Blind { 0 } else { rest.len });
+                ParserState::Content(left) => self.pass_content(left, rest, ParserState::Content),
+                ParserState::Chunk(left) => self.pass_content(left, rest, ParserState::Chunk),
+                ParserState::UntilClose | ParserState::Blind => {
+                    self.content += u64::from(if self.state == ParserState::Blind { 0 } else { rest.len });
                     self.skip(rest.len, rest);
                     None
                 }
@@ -133,12 +133,12 @@ impl Parser {
     /// The receiver has acknowledged the octets up to this one. Returns the end of the message if it is before that, in
     /// content that was not seen.
     pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
-        let State::Content(left) = self.state else { return None };
+        let ParserState::Content(left) = self.state else { return None };
         let end = self.at.wrapping_add(u32::try_from(left).ok().filter(|left| *left < FAR)?);
         if !is_upto(end, upto) {
             return None;
         }
-        (self.at, self.state) = (end, State::Start);
+        (self.at, self.state) = (end, ParserState::Start);
         self.content += left;
         Some(end)
     }
@@ -154,15 +154,15 @@ impl Parser {
     }
 
     pub(crate) fn is_blind(&self) -> bool {
-        self.state == State::Blind
+        self.state == ParserState::Blind
     }
 
     pub(crate) fn is_in_message(&self) -> bool {
-        self.state != State::Start || self.line_len > 0
+        self.state != ParserState::Start || self.line_len > 0
     }
 
     pub(crate) fn ends_with_stream(&self) -> bool {
-        self.state == State::UntilClose
+        self.state == ParserState::UntilClose
     }
 
     fn begins(&self, data: &[u8]) -> bool {
@@ -170,18 +170,18 @@ impl Parser {
     }
 
     fn go_blind(&mut self) {
-        self.state = State::Blind;
+        self.state = ParserState::Blind;
         self.line_len = 0;
     }
 
     fn pass_gap(&mut self, gap: u64) {
         self.state = match self.state {
-            State::Content(left) if gap < left => State::Content(left - gap),
-            State::Chunk(left) if gap < left => State::Chunk(left - gap),
-            State::UntilClose => State::UntilClose,
-            _ => State::Blind,
+            ParserState::Content(left) if gap < left => ParserState::Content(left - gap),
+            ParserState::Chunk(left) if gap < left => ParserState::Chunk(left - gap),
+            ParserState::UntilClose => ParserState::UntilClose,
+            _ => ParserState::Blind,
         };
-        if self.state == State::Blind {
+        if self.state == ParserState::Blind {
             self.line_len = 0;
         } else {
             self.content += gap;
@@ -193,15 +193,15 @@ impl Parser {
         self.at = self.at.wrapping_add(octets);
     }
 
-    fn pass_content(&mut self, left: u64, rest: &mut Rest<'_>, state: fn(u64) -> State) -> Option<(Piece, u32)> {
+    fn pass_content(&mut self, left: u64, rest: &mut Rest<'_>, state: fn(u64) -> ParserState) -> Option<(Piece, u32)> {
         let passed = u32::try_from(left).map_or(rest.len, |left| left.min(rest.len));
         self.content += u64::from(passed);
         self.skip(passed, rest);
         self.state = state(left - u64::from(passed));
         match self.state {
-            State::Content(0) => Some(self.end()),
-            State::Chunk(0) => {
-                self.state = State::ChunkEnd;
+            ParserState::Content(0) => Some(self.end()),
+            ParserState::Chunk(0) => {
+                self.state = ParserState::ChunkEnd;
                 None
             }
             _ => None,
@@ -209,7 +209,7 @@ impl Parser {
     }
 
     fn end(&mut self) -> (Piece, u32) {
-        self.state = State::Start;
+        self.state = ParserState::Start;
         (Piece::End, self.at)
     }
 
@@ -224,7 +224,7 @@ impl Parser {
             self.skip(part.len() as u32 + 1, rest);
             let line = &part[..part.len().min(LINE_LEN_MAX)];
             let is_idle =
-                self.state == State::Fields && line.first().is_some_and(|first| !FIELD_INITIALS.contains(first));
+                self.state == ParserState::Fields && line.first().is_some_and(|first| !FIELD_INITIALS.contains(first));
             return if is_idle { None } else { self.take_line(line.trim_ascii()) };
         }
         let have = usize::from(self.line_len).min(LINE_LEN_MAX);
@@ -243,29 +243,29 @@ impl Parser {
     fn take_line(&mut self, line: &[u8]) -> Option<(Piece, u32)> {
         match self.state {
             // A parser ignores empty lines in front of a message (RFC 9112, section 2.2).
-            State::Start if line.is_empty() => None,
-            State::Start => self.take_start(line),
-            State::Fields if line.is_empty() => self.take_head(),
-            State::Fields => {
+            ParserState::Start if line.is_empty() => None,
+            ParserState::Start => self.take_start(line),
+            ParserState::Fields if line.is_empty() => self.take_head(),
+            ParserState::Fields => {
                 self.take_field(line);
                 None
             }
-            State::ChunkSize => {
+            ParserState::ChunkSize => {
                 self.take_chunk_size(line);
                 None
             }
-            State::ChunkEnd => {
-                self.state = if line.is_empty() { State::ChunkSize } else { State::Blind };
+            ParserState::ChunkEnd => {
+                self.state = if line.is_empty() { ParserState::ChunkSize } else { ParserState::Blind };
                 None
             }
-            State::Trailers if line.is_empty() => Some(self.end()),
+            ParserState::Trailers if line.is_empty() => Some(self.end()),
             _ => None,
         }
     }
 
     fn take_start(&mut self, line: &[u8]) -> Option<(Piece, u32)> {
         (self.content_length, self.is_chunked, self.is_bodiless, self.content) = (None, false, false, 0);
-        self.state = State::Fields;
+        self.state = ParserState::Fields;
         let mut words = line.split(|byte| *byte == b' ');
         let (first, second) = (words.next()?, words.next());
         if self.is_client && begins_request(line) {
@@ -301,11 +301,11 @@ impl Parser {
     fn take_head(&mut self) -> Option<(Piece, u32)> {
         self.state = match self.content_length {
             _ if self.is_bodiless => return Some(self.end()),
-            _ if self.is_chunked => State::ChunkSize,
+            _ if self.is_chunked => ParserState::ChunkSize,
             Some(0) => return Some(self.end()),
-            Some(length) => State::Content(length),
+            Some(length) => ParserState::Content(length),
             None if self.is_client => return Some(self.end()),
-            None => State::UntilClose,
+            None => ParserState::UntilClose,
         };
         None
     }
@@ -314,9 +314,9 @@ impl Parser {
         let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let size = str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
         self.state = match size {
-            None => State::Blind,
-            Some(0) => State::Trailers,
-            Some(size) => State::Chunk(size),
+            None => ParserState::Blind,
+            Some(0) => ParserState::Trailers,
+            Some(size) => ParserState::Chunk(size),
         };
     }
 }

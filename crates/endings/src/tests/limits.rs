@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use watari_packets::{Flags, Segment, Timestamp};
 
 use super::ledger::Ledger;
-use crate::flow::Flow;
+use crate::tracked::TrackedConnection;
 use crate::{Connections, Ending, Event, Settings};
 
 fn observe(connections: &mut Connections, time: u64, client: u32, is_client: bool, flags: Flags, len: u32) {
@@ -202,7 +202,7 @@ proptest! {
 /// handshake or an HTTP/1 parser has the rest.
 #[test]
 fn a_connection_is_small() {
-    assert!(size_of::<Option<Flow>>() <= 480, "{}", size_of::<Option<Flow>>());
+    assert!(size_of::<Option<TrackedConnection>>() <= 480, "{}", size_of::<Option<TrackedConnection>>());
     assert!(size_of::<crate::tls::Handshake>() <= 400, "{}", size_of::<crate::tls::Handshake>());
     assert!(size_of::<crate::http::Dialogue>() <= 400, "{}", size_of::<crate::http::Dialogue>());
 }

@@ -119,7 +119,7 @@ fn untimed(event: &Event) -> String {
             format!("{:?}", Connection { start, end, last, ..(**it).clone() })
         }
         Event::Opened(it) => format!("{:?}", (it.client, it.server)),
-        Event::Overdue(it) => format!("{:?}", (it.at.since(it.since), it.is_knock)),
+        Event::Overdue(it) => format!("{:?}", (it.at.since(it.since), it.is_connect)),
         Event::Evicted(it) => format!("{:?}", it.is_answered),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Session {
 /// The parser of one direction's messages.
 #[derive(Debug)]
 pub(crate) struct Messages {
-    step: Step,
+    step: NextField,
     field: [u8; FIELD_LEN_MAX],
     have: u8,
     kind: u8,
@@ -54,7 +54,7 @@ pub(crate) struct Messages {
 
 /// The field to read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum NextField {
     /// Message type and length.
     Head,
     /// Version and random.
@@ -82,7 +82,7 @@ enum Step {
 impl Messages {
     pub(crate) const fn new() -> Self {
         Self {
-            step: Step::Head,
+            step: NextField::Head,
             field: [0; FIELD_LEN_MAX],
             have: 0,
             kind: 0,
@@ -100,18 +100,18 @@ impl Messages {
 
     /// Octets are missing, so the bounds of later messages are unknown.
     pub(crate) fn lose(&mut self) {
-        self.step = Step::Lost;
+        self.step = NextField::Lost;
         self.name = Vec::new();
     }
 
     /// The next complete message. Consumes its octets; `None` if it has consumed all.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Option<Message> {
         loop {
-            if self.step == Step::Lost {
+            if self.step == NextField::Lost {
                 *bytes = &[];
                 return None;
             }
-            if self.step != Step::Head && self.left == 0 {
+            if self.step != NextField::Head && self.left == 0 {
                 return Some(self.finish());
             }
             if bytes.is_empty() {
@@ -130,13 +130,13 @@ impl Messages {
 
     /// Reads on in the current field, and goes to the next one when it is complete.
     fn read(&mut self, bytes: &mut &[u8]) {
-        if let Step::Name(len) = self.step {
+        if let NextField::Name(len) = self.step {
             let taken = (usize::from(len) - self.name.len()).min(bytes.len());
             self.name.extend_from_slice(&bytes[..taken]);
             *bytes = &bytes[taken..];
             self.left -= taken as u32;
             if self.name.len() == usize::from(len) {
-                self.step = Step::Rest;
+                self.step = NextField::Rest;
                 self.skip = self.left;
             }
             return;
@@ -147,7 +147,7 @@ impl Messages {
         self.field[have..have + taken].copy_from_slice(&bytes[..taken]);
         *bytes = &bytes[taken..];
         self.have += taken as u8;
-        if self.step != Step::Head {
+        if self.step != NextField::Head {
             self.left -= taken as u32;
         }
         if usize::from(self.have) == want {
@@ -155,89 +155,89 @@ impl Messages {
             self.step = self.take();
             // A field does not exist if the message is too short for it.
             if self.left < self.skip || self.step.least() > self.left - self.skip {
-                (self.step, self.skip) = (Step::Rest, self.left);
+                (self.step, self.skip) = (NextField::Rest, self.left);
             }
         }
     }
 
     /// Takes a complete field, and returns the next one.
-    fn take(&mut self) -> Step {
+    fn take(&mut self) -> NextField {
         let u16_at = |at: usize| u16::from_be_bytes([self.field[at], self.field[at + 1]]);
         match self.step {
-            Step::Head => {
+            NextField::Head => {
                 self.kind = self.field[0];
                 self.left = u32::from_be_bytes([0, self.field[1], self.field[2], self.field[3]]);
                 self.hello = Hello::default();
                 self.name = Vec::new();
                 if self.kind == CLIENT_HELLO || self.kind == SERVER_HELLO {
-                    return Step::Front;
+                    return NextField::Front;
                 }
                 self.rest()
             }
-            Step::Front => {
+            NextField::Front => {
                 self.hello.version = u16_at(0);
                 self.hello.is_retry = self.field[2..10] == RETRY;
-                Step::SessionLen
+                NextField::SessionLen
             }
-            Step::SessionLen => match self.field[0] {
+            NextField::SessionLen => match self.field[0] {
                 0 => self.behind_session(),
-                len if usize::from(len) <= SESSION_LEN_MAX => Step::Session(len),
+                len if usize::from(len) <= SESSION_LEN_MAX => NextField::Session(len),
                 _ => self.rest(),
             },
-            Step::Session(len) => {
+            NextField::Session(len) => {
                 self.hello.session.id[..len.into()].copy_from_slice(&self.field[..len.into()]);
                 self.hello.session.len = len;
                 self.behind_session()
             }
-            Step::SuitesLen => {
+            NextField::SuitesLen => {
                 self.skip = u16_at(0).into();
-                Step::CompressionsLen
+                NextField::CompressionsLen
             }
-            Step::CompressionsLen => {
+            NextField::CompressionsLen => {
                 self.skip = self.field[0].into();
-                Step::ExtensionsLen
+                NextField::ExtensionsLen
             }
-            Step::Choice => Step::ExtensionsLen,
-            Step::ExtensionsLen => Step::Extension,
-            Step::Extension => self.take_extension(u16_at(0), u16_at(2)),
-            Step::Version => {
+            NextField::Choice => NextField::ExtensionsLen,
+            NextField::ExtensionsLen => NextField::Extension,
+            NextField::Extension => self.take_extension(u16_at(0), u16_at(2)),
+            NextField::Version => {
                 self.hello.version = u16_at(0);
-                Step::Extension
+                NextField::Extension
             }
-            Step::NameHead => {
+            NextField::NameHead => {
                 let len = u16_at(3);
                 if self.field[2] == 0 && 0 < len && usize::from(len) <= NAME_LEN_MAX {
-                    return Step::Name(len as u8);
+                    return NextField::Name(len as u8);
                 }
                 self.rest()
             }
-            Step::Name(_) | Step::Rest | Step::Lost => self.rest(),
+            NextField::Name(_) | NextField::Rest | NextField::Lost => self.rest(),
         }
     }
 
-    fn take_extension(&mut self, kind: u16, len: u16) -> Step {
+    fn take_extension(&mut self, kind: u16, len: u16) -> NextField {
         let is_client = self.kind == CLIENT_HELLO;
         match kind {
-            SERVER_NAME if is_client && len >= 5 => return Step::NameHead,
-            SUPPORTED_VERSIONS if !is_client && len == 2 => return Step::Version,
+            SERVER_NAME if is_client && len >= 5 => return NextField::NameHead,
+            SUPPORTED_VERSIONS if !is_client && len == 2 => return NextField::Version,
             PRE_SHARED_KEY => self.hello.has_psk = true,
             _ => {}
         }
         self.skip = len.into();
-        Step::Extension
+        NextField::Extension
     }
 
-    fn behind_session(&self) -> Step {
-        if self.kind == CLIENT_HELLO { Step::SuitesLen } else { Step::Choice }
+    fn behind_session(&self) -> NextField {
+        if self.kind == CLIENT_HELLO { NextField::SuitesLen } else { NextField::Choice }
     }
 
-    fn rest(&mut self) -> Step {
+    fn rest(&mut self) -> NextField {
         self.skip = self.left;
-        Step::Rest
+        NextField::Rest
     }
 
     fn finish(&mut self) -> Message {
-        self.step = Step::Head;
+        self.step = NextField::Head;
         self.skip = 0;
         let name = std::mem::take(&mut self.name);
         match self.kind {
@@ -249,7 +249,7 @@ impl Messages {
     }
 }
 
-impl Step {
+impl NextField {
     /// Length of the field in octets.
     const fn len(self) -> usize {
         match self {

@@ -116,20 +116,20 @@ pub enum ArbiterAction {
         reason: AbortReason,
     },
     /// Send `to` again that `epoch` was aborted.
-    TellAborted {
+    SendAborted {
         /// The agent whose late message shows that it has not received the decision.
         to: NodeName,
         epoch: Epoch,
         reason: AbortReason,
     },
     /// Send `to` again that `epoch` was committed, and that it is not the owner any more.
-    TellCommitted {
+    SendCommitted {
         /// A previous owner that has not received the decision.
         to: NodeName,
         epoch: Epoch,
     },
     /// Send `to` that the connection is over.
-    TellGone {
+    SendGone {
         /// An agent that waits for a decision.
         to: NodeName,
     },

@@ -4,7 +4,7 @@
 
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-use super::{Answer, Arbiter, ArbiterEvent, ArbiterTimer, Offer, State};
+use super::{Answer, Arbiter, ArbiterEvent, ArbiterState, ArbiterTimer, Offer};
 use crate::transitions::{assert_pinned, table};
 
 fn name(name: &str) -> NodeName {
@@ -115,16 +115,16 @@ fn states() -> Vec<(&'static str, Arbiter)> {
 fn label(arbiter: &Arbiter) -> String {
     let Arbiter { state, owner, tenure, last, .. } = arbiter;
     let mut label = match state {
-        State::Relaying => format!("Relaying {owner}{tenure}, last {last}"),
-        State::Moving(attempt) => format!("Moving {owner}{tenure} to {}{last}", attempt.offer.target),
-        State::Finished => "Finished".to_owned(),
-        State::Ended => return "Ended".to_owned(),
+        ArbiterState::Relaying => format!("Relaying {owner}{tenure}, last {last}"),
+        ArbiterState::Moving(attempt) => format!("Moving {owner}{tenure} to {}{last}", attempt.offer.target),
+        ArbiterState::Finished => "Finished".to_owned(),
+        ArbiterState::Ended => return "Ended".to_owned(),
     };
     let early = arbiter.early.as_ref().map(|(node, answer)| match answer {
         Answer::Held(_) => format!("{node} holds the next"),
         Answer::Refused(_) => format!("{node} refuses the next"),
     });
-    let attempt = if let State::Moving(attempt) = state { Some(attempt) } else { None };
+    let attempt = if let ArbiterState::Moving(attempt) = state { Some(attempt) } else { None };
     let details = [
         Some(format!("rx {}, tx {}", arbiter.rx_relayed, arbiter.tx_relayed)),
         attempt.filter(|attempt| attempt.held).map(|_| "held".to_owned()),

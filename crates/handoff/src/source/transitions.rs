@@ -4,7 +4,7 @@
 
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-use super::{Source, SourceAction, SourceEvent, State};
+use super::{Source, SourceAction, SourceEvent, SourceState};
 use crate::transitions::{assert_pinned, table};
 
 const REST_LEN_MAX: u64 = 100;
@@ -50,14 +50,14 @@ fn after(events: impl IntoIterator<Item = SourceEvent>) -> Source {
 
 fn label(source: &Source) -> String {
     match &source.state {
-        State::Serving => format!("Serving, last {}", source.last),
-        State::Fenced { target, rx_offset, frozen: None } => {
+        SourceState::Serving => format!("Serving, last {}", source.last),
+        SourceState::Fenced { target, rx_offset, frozen: None } => {
             format!("Fenced {} for {target}, rx {rx_offset}", source.last)
         }
-        State::Fenced { target, rx_offset, frozen: Some(cut) } => {
+        SourceState::Fenced { target, rx_offset, frozen: Some(cut) } => {
             format!("Fenced {} for {target}, rx {rx_offset}, cut at {cut}", source.last)
         }
-        State::Destroyed => "Destroyed".to_owned(),
+        SourceState::Destroyed => "Destroyed".to_owned(),
     }
 }
 

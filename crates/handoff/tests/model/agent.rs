@@ -3,7 +3,7 @@
 use watari_handoff::{SourceAction, SourceEvent, Target, TargetAction, TargetEvent};
 use watari_wire::{AbortReason, Epoch};
 
-use super::cluster::{Closed, Held, Letter, Payload, Said, Served, Told, Wrong, index};
+use super::cluster::{AgentMessage, Closed, Held, Letter, Payload, Said, Served, Wrong, index};
 use super::driver::Driver;
 use super::scenario::Sabotage;
 
@@ -124,8 +124,8 @@ impl Driver<'_> {
         let Served { payload, written: tail_offset, .. } = *self.served(at);
         match action {
             SourceAction::Ship { target, epoch, rx_offset } => {
-                let told = Told::Ship { epoch, payload, rx_offset, tail_offset };
-                self.send(Letter::ToAgent { to: index(&target), told });
+                let message = AgentMessage::Ship { epoch, payload, rx_offset, tail_offset };
+                self.send(Letter::ToAgent { to: index(&target), message });
             }
             SourceAction::Propose { target, epoch, rx_offset } => {
                 let target = index(&target);
@@ -133,8 +133,8 @@ impl Driver<'_> {
             }
             SourceAction::ReadTo(offset) => self.served(at).read_to = offset,
             SourceAction::Rest { target, epoch, from_offset, to_offset } => {
-                let told = Told::Rest { epoch, from_offset, to_offset };
-                self.send(Letter::ToAgent { to: index(&target), told });
+                let message = AgentMessage::Rest { epoch, from_offset, to_offset };
+                self.send(Letter::ToAgent { to: index(&target), message });
             }
             SourceAction::Cancel { epoch, reason } => self.say(at, Said::Cancel { epoch, reason }),
             SourceAction::Thaw(_) => {

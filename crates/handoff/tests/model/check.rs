@@ -3,7 +3,7 @@
 use stateright::{Checker, Model, Property};
 use watari_wire::Epoch;
 
-use super::cluster::{Agent, Cluster, End, Letter, Told, Wrong};
+use super::cluster::{Agent, AgentMessage, Cluster, End, Letter, Wrong};
 use super::driver::Driver;
 use super::progress::explore;
 use super::scenario::Scenario;
@@ -51,11 +51,10 @@ impl Model for Scenario {
                 !scenario.is_harmless() || c.client.end != Some(End::Reset)
             }),
             Property::sometimes("a tail is shipped unwritten", |scenario: &Scenario, c: &Cluster| {
-                scenario.tx_len == 0
-                    || c.network.iter().any(|letter| {
-                        matches!(letter, Letter::ToAgent { told: Told::Ship { payload, tail_offset, .. }, .. }
+                scenario.tx_len == 0 || c.network.iter().any(|letter| {
+                    matches!(letter, Letter::ToAgent { message: AgentMessage::Ship { payload, tail_offset, .. }, .. }
                         if payload.sealed > *tail_offset)
-                    })
+                })
             }),
             Property::sometimes(
                 "more of the client's stream is shipped after a freeze",
@@ -63,7 +62,7 @@ impl Model for Scenario {
                     scenario.rx_len == 0
                         || c.network
                             .iter()
-                            .any(|letter| matches!(letter, Letter::ToAgent { told: Told::Rest { .. }, .. }))
+                            .any(|letter| matches!(letter, Letter::ToAgent { message: AgentMessage::Rest { .. }, .. }))
                 },
             ),
             Property::sometimes(

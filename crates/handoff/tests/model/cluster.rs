@@ -142,7 +142,7 @@ pub enum Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Letter {
     ToDispatcher { from: usize, said: Said },
-    ToAgent { to: usize, told: Told },
+    ToAgent { to: usize, message: AgentMessage },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,7 +155,7 @@ pub enum Said {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Told {
+pub enum AgentMessage {
     Freeze { epoch: Epoch, rx_offset: u64 },
     Committed(Epoch),
     Aborted(Epoch, AbortReason),
@@ -208,7 +208,7 @@ impl Cluster {
     /// Whether a message between the agent and the dispatcher is in transit.
     pub fn is_talking_with_dispatcher(&self, agent: usize) -> bool {
         self.network.iter().any(|letter| match letter {
-            Letter::ToAgent { told: Told::Ship { .. } | Told::Rest { .. }, .. } => false,
+            Letter::ToAgent { message: AgentMessage::Ship { .. } | AgentMessage::Rest { .. }, .. } => false,
             Letter::ToAgent { to: party, .. } | Letter::ToDispatcher { from: party, .. } => *party == agent,
         })
     }
@@ -216,7 +216,7 @@ impl Cluster {
     /// Whether this message can have no effect any more, now or later, because its receiver is past the attempt. That
     /// this is true is a separate property. It is checked in scenarios that deliver dead messages.
     pub fn is_dead(&self, letter: &Letter) -> bool {
-        let Letter::ToAgent { to, told } = letter else { return false };
+        let Letter::ToAgent { to, message } = letter else { return false };
         let Agent { served, held } = &self.agents[*to];
         let is_fenced = |in_epoch: Epoch| {
             served.as_ref().is_some_and(|served| !served.source.is_serving() && served.source.epoch() == in_epoch)
@@ -224,19 +224,19 @@ impl Cluster {
         let may_hold = |epoch: Epoch| {
             held.as_ref().is_some_and(|held| held.target.epoch() == epoch) || self.is_shipping_to(*to, Some(epoch))
         };
-        match told {
-            Told::Freeze { epoch, .. } | Told::Committed(epoch) => !is_fenced(*epoch),
-            Told::Aborted(epoch, _) => !is_fenced(*epoch) && !may_hold(*epoch),
-            Told::Rest { epoch, .. } => !may_hold(*epoch),
-            Told::Gone => served.is_none() && held.is_none() && !self.is_shipping_to(*to, None),
-            Told::Ship { .. } => false,
+        match message {
+            AgentMessage::Freeze { epoch, .. } | AgentMessage::Committed(epoch) => !is_fenced(*epoch),
+            AgentMessage::Aborted(epoch, _) => !is_fenced(*epoch) && !may_hold(*epoch),
+            AgentMessage::Rest { epoch, .. } => !may_hold(*epoch),
+            AgentMessage::Gone => served.is_none() && held.is_none() && !self.is_shipping_to(*to, None),
+            AgentMessage::Ship { .. } => false,
         }
     }
 
     /// Whether a `Ship` is in transit to this agent. `None`: of any epoch.
     fn is_shipping_to(&self, agent: usize, wanted: Option<Epoch>) -> bool {
         self.network.iter().any(|letter| match letter {
-            Letter::ToAgent { to, told: Told::Ship { epoch, .. } } => {
+            Letter::ToAgent { to, message: AgentMessage::Ship { epoch, .. } } => {
                 *to == agent && wanted.is_none_or(|wanted| wanted == *epoch)
             }
             _ => false,

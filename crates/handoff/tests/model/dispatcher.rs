@@ -3,7 +3,7 @@
 use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 use watari_wire::{Epoch, NodeName};
 
-use super::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, Wrong, index, name};
+use super::cluster::{AgentMessage, Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Wrong, index, name};
 use super::driver::Driver;
 use super::scenario::Sabotage;
 
@@ -70,7 +70,7 @@ impl Driver<'_> {
 
     pub fn deliver_to_dispatcher(&mut self, from: usize, said: Said) {
         if self.cluster.dispatcher.is_none() {
-            return self.tell(from, Told::Gone);
+            return self.send_to_agent(from, AgentMessage::Gone);
         }
         if let Said::Refused { epoch, .. } = said {
             self.cluster.observer.refused = Some((from, epoch));
@@ -115,19 +115,21 @@ impl Driver<'_> {
         match action {
             ArbiterAction::PrepareLeg { epoch, .. } => self.dispatcher().preparing = Some(epoch),
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
-                self.tell(index(&source), Told::Freeze { epoch, rx_offset });
+                self.send_to_agent(index(&source), AgentMessage::Freeze { epoch, rx_offset });
             }
             ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
                 self.commit(&source, Leg::new(index(&target), epoch, rx_offset, tail_offset));
             }
             ArbiterAction::Abort { source, target, epoch, reason } => {
                 self.dispatcher().preparing = None;
-                self.tell(index(&source), Told::Aborted(epoch, reason));
-                self.tell(index(&target), Told::Aborted(epoch, reason));
+                self.send_to_agent(index(&source), AgentMessage::Aborted(epoch, reason));
+                self.send_to_agent(index(&target), AgentMessage::Aborted(epoch, reason));
             }
-            ArbiterAction::TellAborted { to, epoch, reason } => self.tell(index(&to), Told::Aborted(epoch, reason)),
-            ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
-            ArbiterAction::TellGone { to } => self.tell(index(&to), Told::Gone),
+            ArbiterAction::SendAborted { to, epoch, reason } => {
+                self.send_to_agent(index(&to), AgentMessage::Aborted(epoch, reason));
+            }
+            ArbiterAction::SendCommitted { to, epoch } => self.tell_committed(&to, epoch),
+            ArbiterAction::SendGone { to } => self.send_to_agent(index(&to), AgentMessage::Gone),
             ArbiterAction::FinishClient => self.finish_client(),
             ArbiterAction::Reset(cause) => self.reset(cause),
         }
@@ -142,12 +144,12 @@ impl Driver<'_> {
             self.cluster.client.sent += 1;
         }
         self.dispatcher().leg = leg;
-        self.tell(index(source), Told::Committed(epoch));
+        self.send_to_agent(index(source), AgentMessage::Committed(epoch));
     }
 
     fn tell_committed(&mut self, to: &NodeName, epoch: Epoch) {
         let goes = self.scenario.is_sabotaged(Sabotage::DispatcherSaysGoneToLateProposal);
-        self.tell(index(to), if goes { Told::Gone } else { Told::Committed(epoch) });
+        self.send_to_agent(index(to), if goes { AgentMessage::Gone } else { AgentMessage::Committed(epoch) });
     }
 
     fn finish_client(&mut self) {
@@ -169,8 +171,8 @@ impl Driver<'_> {
         self.end(End::Reset);
     }
 
-    fn tell(&mut self, to: usize, told: Told) {
-        self.send(Letter::ToAgent { to, told });
+    fn send_to_agent(&mut self, to: usize, message: AgentMessage) {
+        self.send(Letter::ToAgent { to, message });
     }
 }
 

@@ -3,7 +3,7 @@
 use watari_handoff::{ArbiterEvent, SourceEvent, TargetEvent};
 use watari_wire::Epoch;
 
-use super::cluster::{Agent, Closed, Cluster, End, Letter, Served, Told, Wrong, name};
+use super::cluster::{Agent, AgentMessage, Closed, Cluster, End, Letter, Served, Wrong, name};
 use super::scenario::{Sabotage, Scenario};
 use super::steps::Step;
 
@@ -106,31 +106,31 @@ impl Driver<'_> {
     fn deliver(&mut self, letter: Letter) {
         match letter {
             Letter::ToDispatcher { from, said } => self.deliver_to_dispatcher(from, said),
-            Letter::ToAgent { to, told } => self.deliver_to_agent(to, told),
+            Letter::ToAgent { to, message } => self.deliver_to_agent(to, message),
         }
     }
 
-    fn deliver_to_agent(&mut self, at: usize, told: Told) {
-        match told {
-            Told::Freeze { epoch, rx_offset } => self.source(at, SourceEvent::Freeze { epoch, rx_offset }),
-            Told::Committed(epoch) => {
+    fn deliver_to_agent(&mut self, at: usize, message: AgentMessage) {
+        match message {
+            AgentMessage::Freeze { epoch, rx_offset } => self.source(at, SourceEvent::Freeze { epoch, rx_offset }),
+            AgentMessage::Committed(epoch) => {
                 let epoch = self.named_or_present(at, epoch);
                 self.source(at, SourceEvent::Committed(epoch));
             }
-            Told::Aborted(epoch, reason) => {
+            AgentMessage::Aborted(epoch, reason) => {
                 let named = self.named_or_present(at, epoch);
                 self.source(at, SourceEvent::Aborted(named, reason));
                 self.target(at, &TargetEvent::Aborted(epoch));
             }
-            Told::Gone => {
+            AgentMessage::Gone => {
                 self.cluster.agents[at].served.take_if(|served| served.finished);
                 self.source(at, SourceEvent::Gone);
                 self.target(at, &TargetEvent::Gone);
             }
-            Told::Ship { epoch, payload, rx_offset, tail_offset } => {
+            AgentMessage::Ship { epoch, payload, rx_offset, tail_offset } => {
                 self.take_shipment(at, epoch, payload, rx_offset, tail_offset);
             }
-            Told::Rest { epoch, from_offset, to_offset } => {
+            AgentMessage::Rest { epoch, from_offset, to_offset } => {
                 self.target(at, &TargetEvent::Rest { epoch, from_offset, len: to_offset - from_offset });
             }
         }

@@ -3,7 +3,7 @@
 use http::{HeaderName, Method};
 
 use super::*;
-use crate::{Equality, Terms, Transfer};
+use crate::{Equality, Transfer, TransferConditions};
 
 const TAG: (&str, &str) = ("etag", "\"a\"");
 
@@ -18,8 +18,8 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 /// The rest of 1000 bytes, of which 100 are delivered and 10 repeated.
 fn continuation(equality: Equality, validators: &[(&str, &str)]) -> Continuation {
     let response = headers(&[validators, &[("content-length", "1000")]].concat());
-    let terms = Terms { overlap: 10, equality };
-    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &terms).unwrap();
+    let conditions = TransferConditions { overlap: 10, equality };
+    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &conditions).unwrap();
     transfer.delivered(&[0; 100]).unwrap();
     transfer.continuation(100).unwrap()
 }

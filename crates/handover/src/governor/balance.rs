@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::governor::look::{Look, Standing};
+use crate::governor::look::{Look, OriginLoad};
 use crate::governor::settings::{Metric, Unequal};
 use crate::governor::views::{Availability, Cause, OriginId, TransferView};
 
@@ -90,8 +90,8 @@ fn next<'a>(look: &Look<'a>, metric: Metric) -> Option<(&'a TransferView, Origin
 fn best<'a>(
     look: &Look<'a>,
     metric: Metric,
-    from: &Standing,
-    to: &Standing,
+    from: &OriginLoad,
+    to: &OriginLoad,
     settled: &[&'a TransferView],
 ) -> Option<(&'a TransferView, OriginId)> {
     let gains = |view: &TransferView| {
@@ -103,11 +103,11 @@ fn best<'a>(
     movable.max_by_key(|view| view.remaining).map(|view| (*view, to.id))
 }
 
-fn up<'a>(look: &'a Look<'_>) -> impl Iterator<Item = &'a Standing> {
+fn up<'a>(look: &'a Look<'_>) -> impl Iterator<Item = &'a OriginLoad> {
     look.origins.iter().filter(|origin| origin.availability == Availability::Up)
 }
 
-fn load(metric: Metric, origin: &Standing) -> f64 {
+fn load(metric: Metric, origin: &OriginLoad) -> f64 {
     match metric {
         Metric::Connections => origin.connections / origin.weight,
         Metric::Response => origin.response.as_secs_f64(),
@@ -116,18 +116,18 @@ fn load(metric: Metric, origin: &Standing) -> f64 {
 }
 
 /// The lower of the present load and the average.
-fn load_at_least(metric: Metric, origin: &Standing) -> f64 {
+fn load_at_least(metric: Metric, origin: &OriginLoad) -> f64 {
     load(metric, origin).min(origin.average)
 }
 
 /// The higher of the present load and the average.
-fn load_at_most(metric: Metric, origin: &Standing) -> f64 {
+fn load_at_most(metric: Metric, origin: &OriginLoad) -> f64 {
     load(metric, origin).max(origin.average)
 }
 
 /// The load of `from` now divided by the load of `to` after it gets a transfer of this `rate`. A move's effect on
 /// response times cannot be predicted, so the present ones are compared.
-fn gain(metric: Metric, from: &Standing, to: &Standing, rate: f64) -> f64 {
+fn gain(metric: Metric, from: &OriginLoad, to: &OriginLoad, rate: f64) -> f64 {
     let then = match metric {
         Metric::Connections => (to.connections + 1.0) / to.weight,
         Metric::Response => load(metric, to),

@@ -16,7 +16,7 @@ pub(crate) struct Look<'a> {
     pub(crate) transfers: &'a [TransferView],
     /// One for each transfer.
     pub(crate) tracks: &'a mut HashMap<TransferId, Track>,
-    pub(crate) origins: Vec<Standing>,
+    pub(crate) origins: Vec<OriginLoad>,
     pub(crate) orders: Vec<Order>,
     refusals: &'a Refusals,
     budget: &'a mut Budget,
@@ -24,7 +24,7 @@ pub(crate) struct Look<'a> {
 
 /// An origin, with the effect of all orders so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct OriginLoad {
     pub(crate) id: OriginId,
     pub(crate) availability: Availability,
     pub(crate) weight: f64,
@@ -35,7 +35,7 @@ pub(crate) struct Standing {
     pub(crate) average: f64,
 }
 
-impl Standing {
+impl OriginLoad {
     #[allow(clippy::cast_precision_loss, reason = "under 2^53")]
     pub(crate) fn of(view: &OriginView) -> Self {
         Self {
@@ -51,8 +51,8 @@ impl Standing {
 }
 
 /// The origin with the fewest connections per weight, with one more connection added to each.
-pub(crate) fn least_loaded(origins: impl Iterator<Item = Standing>) -> Option<OriginId> {
-    let load = |origin: &Standing| (origin.connections + 1.0) / origin.weight;
+pub(crate) fn least_loaded(origins: impl Iterator<Item = OriginLoad>) -> Option<OriginId> {
+    let load = |origin: &OriginLoad| (origin.connections + 1.0) / origin.weight;
     origins.min_by(|a, b| load(a).total_cmp(&load(b))).map(|origin| origin.id)
 }
 
@@ -66,7 +66,7 @@ impl<'a> Look<'a> {
         refusals: &'a Refusals,
         budget: &'a mut Budget,
     ) -> Self {
-        let origins = origins.iter().map(Standing::of).collect();
+        let origins = origins.iter().map(OriginLoad::of).collect();
         let mut look = Self { now, damping, transfers, tracks, origins, orders: Vec::new(), refusals, budget };
         // A transfer that is being moved counts at its target, and not at its source.
         for view in transfers.iter().filter(|view| view.moving_to.is_some()) {
@@ -148,7 +148,7 @@ impl<'a> Look<'a> {
     }
 
     fn target(&self, view: &TransferView, wanted: impl Fn(OriginId) -> bool) -> Option<OriginId> {
-        let is_target = |to: &&Standing| {
+        let is_target = |to: &&OriginLoad| {
             let is_other = to.availability == Availability::Up && to.id != view.origin;
             is_other && !self.refusals.has(view.resource, to.id) && wanted(to.id)
         };

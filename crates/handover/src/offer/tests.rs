@@ -20,13 +20,13 @@ fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 
 fn offered(request: &[(&str, &str)], status: u16, response: &[(&str, &str)]) -> Result<Transfer, Stays> {
     let status = StatusCode::from_u16(status).unwrap();
-    Transfer::of(&Method::GET, &headers(request), status, &headers(response), &Terms::default())
+    Transfer::of(&Method::GET, &headers(request), status, &headers(response), &TransferConditions::default())
 }
 
-/// Ten bytes under these terms, of which `delivered` are delivered.
-fn ten(terms: Terms, response: &[(&str, &str)], delivered: usize) -> Transfer {
+/// Ten bytes under these conditions, of which `delivered` are delivered.
+fn ten(conditions: TransferConditions, response: &[(&str, &str)], delivered: usize) -> Transfer {
     let response = headers(&[&[TEN], response].concat());
-    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &terms).unwrap();
+    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &conditions).unwrap();
     transfer.delivered(&b"0123456789"[..delivered]).unwrap();
     transfer
 }
@@ -77,7 +77,13 @@ fn whole_responses_that_stay() {
     assert_eq!(offered(&[], 204, &[TAG]).unwrap_err(), Stays::Status);
     assert_eq!(offered(&[("content-length", "1")], 200, &[TAG, TEN]).unwrap_err(), Stays::RequestBody);
     assert_eq!(offered(&[("transfer-encoding", "chunked")], 200, &[TAG, TEN]).unwrap_err(), Stays::RequestBody);
-    let head = Transfer::of(&Method::HEAD, &headers(&[]), StatusCode::OK, &headers(&[TAG, TEN]), &Terms::default());
+    let head = Transfer::of(
+        &Method::HEAD,
+        &headers(&[]),
+        StatusCode::OK,
+        &headers(&[TAG, TEN]),
+        &TransferConditions::default(),
+    );
     assert_eq!(head.unwrap_err(), Stays::Method);
 }
 
@@ -102,7 +108,7 @@ fn parts_that_stay() {
 
 #[test]
 fn more_than_was_promised_is_not_taken() {
-    let mut transfer = ten(Terms::default(), &[TAG], 8);
+    let mut transfer = ten(TransferConditions::default(), &[TAG], 8);
     assert_eq!(transfer.delivered(b"890"), Err(TooLong));
     assert_eq!((transfer.position(), transfer.is_complete()), (8, false));
     transfer.delivered(b"89").unwrap();
@@ -112,26 +118,26 @@ fn more_than_was_promised_is_not_taken() {
 
 #[test]
 fn continuations_repeat_the_overlap() {
-    let transfer = ten(Terms { overlap: 3, ..Terms::default() }, &[TAG], 5);
+    let transfer = ten(TransferConditions { overlap: 3, ..TransferConditions::default() }, &[TAG], 5);
     for (at, expected) in [(0, 2..10), (5, 2..10), (7, 4..10), (9, 6..10)] {
         assert_eq!(transfer.continuation(at).unwrap().range(), expected, "{at}");
     }
     assert_eq!(transfer.continuation(10).unwrap_err(), Stays::Complete);
     assert_eq!(transfer.probe().unwrap().range(), 0..1);
-    let transfer = ten(Terms { overlap: 3, ..Terms::default() }, &[TAG], 2);
+    let transfer = ten(TransferConditions { overlap: 3, ..TransferConditions::default() }, &[TAG], 2);
     assert_eq!(transfer.continuation(2).unwrap().range(), 0..10);
-    let transfer = ten(Terms { overlap: 0, ..Terms::default() }, &[TAG], 5);
+    let transfer = ten(TransferConditions { overlap: 0, ..TransferConditions::default() }, &[TAG], 5);
     assert_eq!(transfer.continuation(5).unwrap().range(), 5..10);
 }
 
 #[test]
 fn declared_equality_needs_bytes_to_compare() {
-    let terms = Terms { overlap: 0, equality: Equality::Declared { compared_min: 4 } };
-    assert_eq!(ten(terms, &[], 3).continuation(3).unwrap_err(), Stays::NothingToCompare);
-    assert_eq!(ten(terms, &[], 3).continuation(4).unwrap().range(), 0..10);
-    assert_eq!(ten(terms, &[], 5).continuation(5).unwrap().range(), 1..10);
-    ten(terms, &[TAG], 3).continuation(3).expect("the tag proves it");
-    let least = Terms { overlap: 0, equality: Equality::Declared { compared_min: 0 } };
+    let conditions = TransferConditions { overlap: 0, equality: Equality::Declared { compared_min: 4 } };
+    assert_eq!(ten(conditions, &[], 3).continuation(3).unwrap_err(), Stays::NothingToCompare);
+    assert_eq!(ten(conditions, &[], 3).continuation(4).unwrap().range(), 0..10);
+    assert_eq!(ten(conditions, &[], 5).continuation(5).unwrap().range(), 1..10);
+    ten(conditions, &[TAG], 3).continuation(3).expect("the tag proves it");
+    let least = TransferConditions { overlap: 0, equality: Equality::Declared { compared_min: 0 } };
     assert_eq!(ten(least, &[], 0).continuation(0).unwrap_err(), Stays::NothingToCompare);
     ten(least, &[], 0).probe().expect("a head can be looked at");
 }
@@ -152,9 +158,9 @@ proptest! {
         let range = format!("bytes {first}-{}/3000", first + len - 1);
         let response = headers(&[TAG, ("content-length", &len.to_string()), ("content-range", &range)]);
         let request = headers(&[("range", "bytes=0-")]);
-        let terms = Terms { overlap, ..Terms::default() };
+        let conditions = TransferConditions { overlap, ..TransferConditions::default() };
         let status = StatusCode::PARTIAL_CONTENT;
-        let mut transfer = Transfer::of(&Method::GET, &request, status, &response, &terms).unwrap();
+        let mut transfer = Transfer::of(&Method::GET, &request, status, &response, &conditions).unwrap();
         transfer.delivered(&vec![0; delivered.min(len) as usize]).unwrap();
         match transfer.continuation(at) {
             Err(stays) => prop_assert!(stays == Stays::Complete && at.max(transfer.position()) >= first + len),

@@ -4,7 +4,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::*;
-use crate::{Equality, Terms};
+use crate::{Equality, TransferConditions};
 
 const TEXT: &[u8; 10] = b"0123456789";
 
@@ -14,8 +14,8 @@ fn transfer(equality: Equality, delivered: usize) -> Transfer {
         (CONTENT_LENGTH, HeaderValue::from_static("10")),
         (ETAG, HeaderValue::from_static("\"a\"")),
     ]);
-    let terms = Terms { overlap: 4, equality };
-    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &terms).unwrap();
+    let conditions = TransferConditions { overlap: 4, equality };
+    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &conditions).unwrap();
     transfer.delivered(&TEXT[..delivered]).unwrap();
     transfer
 }

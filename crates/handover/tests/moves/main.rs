@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::RANGE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use proptest::prelude::*;
-use watari_handover::{Equality, Refusal, Seam, SeamError, Stays, Terms, Transfer};
+use watari_handover::{Equality, Refusal, Seam, SeamError, Stays, Transfer, TransferConditions};
 
 use crate::origins::{Fault, Origin, other};
 
@@ -36,9 +36,9 @@ struct Download<'a> {
 }
 
 impl<'a> Download<'a> {
-    fn begin(origins: &'a mut [Origin], request: HeaderMap, terms: &Terms) -> Result<Self, Stays> {
+    fn begin(origins: &'a mut [Origin], request: HeaderMap, conditions: &TransferConditions) -> Result<Self, Stays> {
         let answer = origins[0].answer(&request);
-        let transfer = Transfer::of(&Method::GET, &request, answer.status, &answer.headers, terms)?;
+        let transfer = Transfer::of(&Method::GET, &request, answer.status, &answer.headers, conditions)?;
         let pieces = answer.pieces.into_iter();
         Ok(Self { origins, request, transfer, seam: None, pieces, received: Vec::new() })
     }
@@ -99,7 +99,7 @@ fn file(len: usize) -> Bytes {
     (0..len).map(|index| (index * index % 251) as u8).collect()
 }
 
-const TERMS: Terms = Terms { overlap: 16, equality: Equality::Proven };
+const TERMS: TransferConditions = TransferConditions { overlap: 16, equality: Equality::Proven };
 
 /// A download from an honest origin continues, after 200 of 1000 bytes, at one with this fault. Returns the number of
 /// bytes that the client has when the faulty origin ends, or the refusal.
@@ -194,7 +194,7 @@ fn a_reset_at_any_byte_is_mended() {
 #[test]
 fn an_origin_that_contradicts_the_operator_is_found() {
     let file = file(1000);
-    let declared = Terms { overlap: 16, equality: Equality::Declared { compared_min: 8 } };
+    let declared = TransferConditions { overlap: 16, equality: Equality::Declared { compared_min: 8 } };
     for (fault, moved) in [(Fault::NoTag, true), (Fault::WeakTag, false), (Fault::IgnoresIfRange, false)] {
         let mut origins = [Fault::NoTag, fault].map(|fault| Origin::new(file.clone(), fault, 50));
         let mut download = Download::begin(&mut origins, asking(None), &declared).unwrap();
@@ -266,7 +266,7 @@ proptest! {
     ) {
         let equality = declared.map_or(Equality::Proven, |compared_min| Equality::Declared { compared_min });
         let request = asking(range.as_deref());
-        let Ok(mut download) = Download::begin(&mut origins, request, &Terms { overlap, equality }) else {
+        let Ok(mut download) = Download::begin(&mut origins, request, &TransferConditions { overlap, equality }) else {
             return Ok(());
         };
         download.run(&moves);
@@ -283,8 +283,8 @@ proptest! {
         overlap in 0..100usize,
     ) {
         origins.push(Origin::new(file.clone(), Fault::None, 100));
-        let terms = Terms { overlap, equality: Equality::Proven };
-        let mut download = Download::begin(&mut origins, asking(None), &terms).unwrap();
+        let conditions = TransferConditions { overlap, equality: Equality::Proven };
+        let mut download = Download::begin(&mut origins, asking(None), &conditions).unwrap();
         download.run(&moves);
         download.run(&[Move { after: 0, to: 6, ahead: 0, asks_again: false }]);
         prop_assert!(download.transfer.is_complete());

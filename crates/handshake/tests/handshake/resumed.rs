@@ -191,7 +191,7 @@ fn the_clients_certificate_is_part_of_the_session_and_looked_at_again() {
                     shake_with(&asked(authority), &keeper, &mut connect(&client, NAME)).unwrap().established.info;
                 assert_eq!((info.resumed.is_some(), &info.client_certificate), (resumed, &shown));
             }
-            // These terms have other authorities. The node that stored the session has no influence on that.
+            // This policy has other authorities. The node that stored the session has no influence on that.
             let failed = shake_with(&asked(&others), &keeper, &mut connect(&client, NAME)).unwrap_err();
             assert_eq!(failed.cause.label(), "bad_client_certificate");
         }

@@ -9,8 +9,8 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
 use watari_handshake::{
-    EarlyData, Established, Failed, Found, Handshake, Kept, Miss, Origin, Progress, Provided, ServerConfig,
-    ServerOptions, Sessions, Terms, Tickets, Wanted,
+    EarlyData, Established, Failed, Found, Handshake, Miss, NewSession, PolicyId, Progress, Provided, ServerConfig,
+    ServerOptions, SessionSource, Sessions, Tickets, Wanted,
 };
 use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
 
@@ -145,7 +145,7 @@ pub(crate) struct Server {
 #[derive(Clone, Default)]
 pub(crate) struct Keeper {
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) kept: Arc<Mutex<Vec<Kept>>>,
+    pub(crate) kept: Arc<Mutex<Vec<NewSession>>>,
     /// The wanted sessions and seeds of each handshake.
     pub(crate) wanted: Arc<Mutex<Vec<Wanted>>>,
     /// The sessions with which early data was approved.
@@ -180,7 +180,7 @@ impl Keeper {
 
     pub(crate) fn find(&self, wanted: &Wanted) -> Provided {
         self.wanted.lock().unwrap().push(wanted.clone());
-        let found = |kept: &Kept| Found { session: kept.session.clone(), origin: Origin::Elsewhere };
+        let found = |kept: &NewSession| Found { session: kept.session.clone(), source: SessionSource::Elsewhere };
         let kept = self.kept.lock().unwrap();
         let offered = kept.iter().filter(|kept| wanted.sessions.contains(&kept.key));
         let found: Vec<_> = offered.map(|kept| (kept.key, found(kept))).collect();
@@ -266,25 +266,25 @@ pub(crate) fn send_early(client: &mut ClientConnection, data: &[u8]) {
 
 const LIFETIME: Duration = Duration::from_hours(1);
 
-/// Seals nothing: a ticket is a key name, the terms and the session.
+/// Seals nothing: a ticket is a key name, the policy id and the session.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTickets {
     pub(crate) word: RwLock<TicketSeedId>,
 }
 
 impl Tickets for OpenTickets {
-    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>> {
-        Some([&self.word()[..], terms.as_bytes(), session].concat())
+    fn seal(&self, policy_id: &PolicyId, session: &[u8]) -> Option<Vec<u8>> {
+        Some([&self.word()[..], policy_id.as_bytes(), session].concat())
     }
 
-    fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
+    fn open(&self, policy_id: &PolicyId, ticket: &[u8]) -> Result<Found, Miss> {
         let (word, rest) = ticket.split_first_chunk::<8>().ok_or(Miss::Forged)?;
-        let session = rest.strip_prefix(terms.as_bytes()).ok_or(Miss::Forged)?;
+        let session = rest.strip_prefix(policy_id.as_bytes()).ok_or(Miss::Forged)?;
         if *word != self.word() {
             return Err(Miss::NoKey);
         }
         let session = SecretBytes::new(session.to_vec());
-        Ok(Found { session, origin: Origin::Elsewhere })
+        Ok(Found { session, source: SessionSource::Elsewhere })
     }
 
     fn missing_seed(&self, ticket: &[u8]) -> Option<TicketSeedId> {

@@ -64,7 +64,7 @@ impl Said {
     }
 
     /// The time is rounded up, so that it never shrinks when the statement is passed on.
-    pub(super) fn told(&self, name: &NodeName, unheard: Duration) -> Member {
+    pub(super) fn statement(&self, name: &NodeName, unheard: Duration) -> Member {
         let heard_s = u32::try_from(unheard.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         Member { name: name.clone(), since: self.since, mesh: self.mesh, legs: self.legs, heard_s }
     }

@@ -15,7 +15,7 @@ struct World {
     nodes: Vec<Members>,
     links: BTreeSet<(usize, usize)>,
     /// Sender, receiver and message. Each link keeps the order.
-    network: VecDeque<(usize, usize, Told)>,
+    network: VecDeque<(usize, usize, MembersMessage)>,
     messages: usize,
 }
 
@@ -79,9 +79,9 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: usize, to: usize, told: Told) {
+    fn send(&mut self, from: usize, to: usize, message: MembersMessage) {
         self.messages += 1;
-        self.network.push_back((from, to, told));
+        self.network.push_back((from, to, message));
     }
 
     fn linked_with(&self, node: usize) -> Vec<usize> {
@@ -108,8 +108,8 @@ impl World {
         let Some(link) = (!self.network.is_empty()).then(|| self.draw(self.network.len())) else { return };
         let (from, to) = (self.network[link].0, self.network[link].1);
         let first = self.network.iter().position(|(a, b, _)| (*a, *b) == (from, to)).unwrap();
-        let (_, _, told) = self.network.remove(first).unwrap();
-        let outcome = self.nodes[to].merge(told, self.now);
+        let (_, _, message) = self.network.remove(first).unwrap();
+        let outcome = self.nodes[to].merge(message, self.now);
         self.follow(to, outcome, Some(from));
     }
 

@@ -35,8 +35,8 @@ fn verdict(node: &str, at: u64, evicted: bool) -> Verdict {
     Verdict { name: name(node), at, evicted, keys_by: None }
 }
 
-fn told(verdicts: Vec<Verdict>, members: Vec<Member>) -> Told {
-    Told { verdicts, members }
+fn message(verdicts: Vec<Verdict>, members: Vec<Member>) -> MembersMessage {
+    MembersMessage { verdicts, members }
 }
 
 fn peer(node: &str, port: u16) -> Peer {
@@ -72,18 +72,18 @@ proptest! {
         pieces in vec(1..5usize, 1..4),
     ) {
         let (mut at_once, now) = begin("z");
-        at_once.merge(told(verdicts.clone(), members.clone()), now);
+        at_once.merge(message(verdicts.clone(), members.clone()), now);
         // Some messages are repeated, the order is arbitrary, and all occur at least once.
-        let single: Vec<Told> = members.into_iter().map(|member| told(vec![], vec![member]))
-            .chain(verdicts.into_iter().map(|verdict| told(vec![verdict], vec![]))).collect();
-        let mut queue: Vec<Told> = order.iter().filter(|_| !single.is_empty())
+        let single: Vec<MembersMessage> = members.into_iter().map(|member| message(vec![], vec![member]))
+            .chain(verdicts.into_iter().map(|verdict| message(vec![verdict], vec![]))).collect();
+        let mut queue: Vec<MembersMessage> = order.iter().filter(|_| !single.is_empty())
             .map(|index| index.get(&single).clone()).chain(single.iter().rev().cloned()).collect();
         let (mut piecemeal, mut pieces) = (begin("z").0, pieces.into_iter().cycle());
         while !queue.is_empty() {
             let piece = queue.split_off(queue.len().saturating_sub(pieces.next().unwrap()));
-            let verdicts = piece.iter().flat_map(|told| told.verdicts.clone()).collect();
-            let members = piece.into_iter().flat_map(|told| told.members).collect();
-            piecemeal.merge(told(verdicts, members), now);
+            let verdicts = piece.iter().flat_map(|message| message.verdicts.clone()).collect();
+            let members = piece.into_iter().flat_map(|message| message.members).collect();
+            piecemeal.merge(message(verdicts, members), now);
         }
         prop_assert_eq!(piecemeal.all(now), at_once.all(now));
         prop_assert_eq!(piecemeal.evicted().collect::<Vec<_>>(), at_once.evicted().collect::<Vec<_>>());
@@ -100,7 +100,7 @@ proptest! {
         let (mut members, now) = begin("a");
         let mut peers = BTreeMap::new();
         for (verdicts, said) in steps {
-            for change in members.merge(told(verdicts, said), now).changes {
+            for change in members.merge(message(verdicts, said), now).changes {
                 match change {
                     Change::Peer(peer) => drop(peers.insert(peer.name, peer.address)),
                     Change::Gone(name) => prop_assert!(peers.remove(&name).is_some()),
@@ -117,7 +117,7 @@ proptest! {
 #[test]
 fn what_is_told_twice_is_news_once() {
     let (mut members, now) = begin("a");
-    let all = told(vec![verdict("c", 5, true)], vec![member("b", 2), member("c", 3)]);
+    let all = message(vec![verdict("c", 5, true)], vec![member("b", 2), member("c", 3)]);
     let first = members.merge(all.clone(), now);
     assert_eq!(first.news, all);
     assert_eq!(first.changes, [Change::Evicted(verdict("c", 5, true)), Change::Peer(peer("b", 2))]);
@@ -134,8 +134,8 @@ fn eviction_hides_a_node_until_it_is_admitted() {
     assert_eq!(eviction.changes, [Change::Evicted(expected.clone())]);
     assert_eq!(eviction.news.verdicts, [expected]);
     // A new statement, and an admission of the same second, do not override the eviction.
-    let told = told(vec![verdict("b", UNIX_S, false)], vec![member("b", 3)]);
-    assert!(members.merge(told, now).changes.is_empty());
+    let message = message(vec![verdict("b", UNIX_S, false)], vec![member("b", 3)]);
+    assert!(members.merge(message, now).changes.is_empty());
     assert_eq!((names(&members, now), members.is_evicted(&name("b"))), (vec!["a".to_owned()], true));
     let admission = members.admit(&name("b"), now).unwrap();
     assert_eq!(admission.changes, [Change::Peer(peer("b", 3))]);
@@ -157,9 +157,9 @@ fn a_node_that_does_not_learn_knows_its_configured_peers() {
     let mut members = Members::new(name("a"), None, FORGET_AFTER, now);
     members.configure(vec![peer("b", 2)], now);
     assert!(members.all(now).is_empty());
-    let outcome = members.merge(told(vec![verdict("b", 1, true)], vec![member("c", 3)]), now);
+    let outcome = members.merge(message(vec![verdict("b", 1, true)], vec![member("c", 3)]), now);
     assert_eq!(outcome.changes, [Change::Evicted(verdict("b", 1, true))]);
-    assert_eq!(members.all(now), told(vec![verdict("b", 1, true)], vec![]));
+    assert_eq!(members.all(now), message(vec![verdict("b", 1, true)], vec![]));
     assert_eq!(members.configure(vec![peer("c", 3)], now).changes, [Change::Peer(peer("c", 3))]);
 }
 
@@ -168,14 +168,14 @@ fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2)], now);
     let heard_s = 600;
-    members.merge(told(vec![], vec![member("c", 3), Member { heard_s, ..member("d", 4) }, member("e", 5)]), now);
+    members.merge(message(vec![], vec![member("c", 3), Member { heard_s, ..member("d", 4) }, member("e", 5)]), now);
     members.linked(&name("e"), true, now);
     let at = later(now, Duration::from_mins(50));
     assert_eq!(members.forget(at).changes, [Change::Gone(name("d"))]);
     let heard = members.all(at).members.iter().map(|member| member.heard_s).collect::<Vec<_>>();
     assert_eq!(heard, [0, 3000, 0], "of a, c and e");
     // Another node has had a link to it in the meantime.
-    members.merge(told(vec![], vec![Member { heard_s: 5, ..member("c", 3) }]), at);
+    members.merge(message(vec![], vec![Member { heard_s: 5, ..member("c", 3) }]), at);
     assert!(members.forget(later(now, FORGET_AFTER)).changes.is_empty());
     members.linked(&name("e"), false, at);
     let changes = members.forget(later(at, FORGET_AFTER)).changes;
@@ -183,7 +183,7 @@ fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
     assert_eq!(members.source(&name("b")), Some(Source::Configured));
     // A report does not bring back a node that was removed everywhere.
     let old = Member { heard_s: 3600, ..member("c", 3) };
-    assert!(members.merge(told(vec![], vec![old]), at).changes.is_empty());
+    assert!(members.merge(message(vec![], vec![old]), at).changes.is_empty());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_reload_keeps_who_has_spoken() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2), peer("c", 3)], now);
     // A node's own statement takes precedence over the configuration.
-    assert_eq!(members.merge(told(vec![], vec![member("b", 8)]), now).changes, [Change::Peer(peer("b", 8))]);
+    assert_eq!(members.merge(message(vec![], vec![member("b", 8)]), now).changes, [Change::Peer(peer("b", 8))]);
     assert_eq!(
         members.configure(vec![peer("d", 4)], now).changes,
         [Change::Gone(name("c")), Change::Peer(peer("d", 4))]
@@ -206,11 +206,11 @@ fn a_reload_keeps_who_has_spoken() {
 fn a_node_corrects_what_is_said_of_it() {
     let (mut members, now) = begin("a");
     let own = |since, port| Member { since, ..member("a", port) };
-    assert!(members.merge(told(vec![], vec![own(UNIX_S - 1, 9)]), now).news.is_empty());
-    let news = members.merge(told(vec![], vec![own(UNIX_S + 7, 9)]), now).news;
+    assert!(members.merge(message(vec![], vec![own(UNIX_S - 1, 9)]), now).news.is_empty());
+    let news = members.merge(message(vec![], vec![own(UNIX_S + 7, 9)]), now).news;
     assert_eq!(news.members, [own(UNIX_S + 8, 1)]);
     // A correct statement does not need a new one with a greater `since`.
-    assert_eq!(members.merge(told(vec![], vec![own(UNIX_S + 9, 1)]), now).news.members, [own(UNIX_S + 9, 1)]);
+    assert_eq!(members.merge(message(vec![], vec![own(UNIX_S + 9, 1)]), now).news.members, [own(UNIX_S + 9, 1)]);
 }
 
 #[test]
@@ -225,39 +225,39 @@ fn what_cannot_be_is_passed_over() {
     bad.push(Member { legs: Some("0.0.0.0:1".parse().unwrap()), ..member("b", 2) });
     bad.push(Member { since: UNIX_S + AHEAD_MAX_S + 1, ..member("b", 2) });
     bad.push(Member { heard_s: u32::MAX, ..member("b", 2) });
-    let outcome = members.merge(told(vec![verdict("c", UNIX_S + AHEAD_MAX_S + 1, true)], bad), now);
+    let outcome = members.merge(message(vec![verdict("c", UNIX_S + AHEAD_MAX_S + 1, true)], bad), now);
     assert!(outcome.news.is_empty() && outcome.changes.is_empty());
     let close = Member { since: UNIX_S + AHEAD_MAX_S, ..member("b", 2) };
-    assert_eq!(members.merge(told(vec![], vec![close]), now).changes, [Change::Peer(peer("b", 2))]);
+    assert_eq!(members.merge(message(vec![], vec![close]), now).changes, [Change::Peer(peer("b", 2))]);
 }
 
 #[test]
 fn there_is_room_for_so_many() {
     let (mut members, now) = begin("a");
     let many = |prefix: &str, heard_s| -> Vec<Member> {
-        (0..Told::MAX).map(|number| Member { heard_s, ..member(&format!("{prefix}{number}"), 2) }).collect()
+        (0..MembersMessage::MAX).map(|number| Member { heard_s, ..member(&format!("{prefix}{number}"), 2) }).collect()
     };
-    members.merge(told(vec![], many("x", 1)), now);
+    members.merge(message(vec![], many("x", 1)), now);
     members.linked(&name("x0"), true, now);
-    assert_eq!((members.all(now).members.len(), members.known.len()), (Told::MAX, OTHERS_MAX));
+    assert_eq!((members.all(now).members.len(), members.known.len()), (MembersMessage::MAX, OTHERS_MAX));
     // A node with a later link replaces one with an earlier link, but not one with a link now.
-    let outcome = members.merge(told(vec![], many("y", 0)), now);
+    let outcome = members.merge(message(vec![], many("y", 0)), now);
     assert!(outcome.changes.iter().filter(|change| matches!(change, Change::Gone(_))).count() == OTHERS_MAX - 1);
     assert_eq!((members.known.len(), members.source(&name("x0"))), (OTHERS_MAX, Some(Source::Learned)));
-    assert!(members.merge(told(vec![], many("z", 0)), now).changes.is_empty());
+    assert!(members.merge(message(vec![], many("z", 0)), now).changes.is_empty());
 
-    let evictions = (0..Told::MAX).map(|number| verdict(&format!("v{number}"), 1, number > 0));
-    members.merge(told(evictions.collect(), vec![]), now);
+    let evictions = (0..MembersMessage::MAX).map(|number| verdict(&format!("v{number}"), 1, number > 0));
+    members.merge(message(evictions.collect(), vec![]), now);
     members.evict(&name("w"), None, now).unwrap();
     assert_eq!(members.evict(&name("v0"), None, now).unwrap_err(), OrderError::TooMany);
-    assert_eq!(members.evicted().count(), Told::MAX);
+    assert_eq!(members.evicted().count(), MembersMessage::MAX);
 }
 
 #[test]
 fn those_with_links_are_told_in_turn() {
     let (mut members, now) = begin("a");
     assert_eq!(members.next_in_turn(), None);
-    members.merge(told(vec![], ["b", "c", "d"].map(|node| member(node, 2)).to_vec()), now);
+    members.merge(message(vec![], ["b", "c", "d"].map(|node| member(node, 2)).to_vec()), now);
     for node in ["b", "d"] {
         members.linked(&name(node), true, now);
     }

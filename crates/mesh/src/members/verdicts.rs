@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use watari_wire::{Members as Told, NodeName, Verdict};
+use watari_wire::{Members as MembersMessage, NodeName, Verdict};
 
 use super::{AHEAD_MAX_S, OrderError};
 
@@ -33,7 +33,7 @@ impl Verdicts {
     /// Adds a verdict that is news. If the table is full, the oldest admission makes room: a node that has not received
     /// it has usually not received the eviction before it either.
     pub(super) fn add(&mut self, verdict: Verdict) -> Result<(), OrderError> {
-        if self.0.len() >= Told::MAX && !self.0.contains_key(&verdict.name) {
+        if self.0.len() >= MembersMessage::MAX && !self.0.contains_key(&verdict.name) {
             let admitted = self.0.values().filter(|known| !known.evicted);
             let eldest = admitted.min_by_key(|known| known.at).map(|known| known.name.clone());
             self.0.remove(&eldest.ok_or(OrderError::TooMany)?);

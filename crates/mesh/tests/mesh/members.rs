@@ -73,7 +73,7 @@ async fn a_member_may_come_back_at_another_address() {
 async fn who_was_learned_and_is_gone_is_forgotten_and_who_is_configured_is_not() {
     let cluster = Cluster::new(&["a", "b", "z"]);
     let limits = Limits {
-        members_told_every: Duration::from_millis(20),
+        members_interval: Duration::from_millis(20),
         members_forgotten_after: Duration::from_millis(300),
         ..limits()
     };

@@ -9,12 +9,12 @@ use super::error::ReadError;
 /// A file that is unpacked if it begins with the magic of gzip (RFC 1952, section 2.3.1).
 #[derive(Debug)]
 pub(super) enum Source<R> {
-    Plain(Begun<R>),
-    Packed(Box<MultiGzDecoder<Begun<R>>>),
+    Plain(Prefixed<R>),
+    Packed(Box<MultiGzDecoder<Prefixed<R>>>),
 }
 
 /// The octets that were read already, and the rest.
-type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
+type Prefixed<R> = Chain<Cursor<Vec<u8>>, R>;
 
 impl<R: Read> Source<R> {
     pub(super) fn new(mut file: R) -> Result<Self, ReadError> {

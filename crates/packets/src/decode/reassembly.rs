@@ -108,7 +108,7 @@ impl Reassembly {
         let at = self.place(key, fragment, time).ok_or(Other::Fragment)?;
         let partial = &mut self.partials[at];
         partial.add(datagram, fragment);
-        match (Begun { partial, source, destination }).read(time, verify_checksum) {
+        match (FirstFragments { partial, source, destination }).read(time, verify_checksum) {
             Err(Other::Truncated) => Err(Other::Fragment),
             Err(other) => {
                 self.keys[at] = None;
@@ -117,7 +117,7 @@ impl Reassembly {
             Ok(_) => {
                 self.keys[at] = None;
                 self.complete.clone_from(&self.partials[at]);
-                Begun { partial: &self.complete, source, destination }.read(time, verify_checksum)
+                FirstFragments { partial: &self.complete, source, destination }.read(time, verify_checksum)
             }
         }
     }
@@ -209,13 +209,13 @@ impl Default for Partial {
 }
 
 /// The beginning of a packet, with its addresses.
-struct Begun<'a> {
+struct FirstFragments<'a> {
     partial: &'a Partial,
     source: IpAddr,
     destination: IpAddr,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> FirstFragments<'a> {
     /// [`Other::Truncated`]: more fragments are needed.
     fn read(&self, time: Timestamp, verify_checksum: bool) -> Result<Decoded<'a>, Other> {
         let &Self { partial, source, destination } = self;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
-use watari_balance::Patience;
+use watari_balance::HealthThresholds;
 use watari_proxy::{Balance, Check, Config, HttpCheck, HttpVersion, OriginAddress, PoolConfig, Proxy, Transport};
 
 use crate::common::pki::Pki;
@@ -78,8 +78,8 @@ async fn serve(mut socket: TcpStream, name: &str, status: Arc<AtomicU16>, check:
 }
 
 fn often() -> Check {
-    let patience = Patience { fall: 2, rise: 2 };
-    Check { interval: Duration::from_millis(5), timeout: Duration::from_secs(5), patience, http: None }
+    let thresholds = HealthThresholds { fall: 2, rise: 2 };
+    Check { interval: Duration::from_millis(5), timeout: Duration::from_secs(5), thresholds, http: None }
 }
 
 fn by_http() -> Check {

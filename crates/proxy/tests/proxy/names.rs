@@ -16,10 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the addresses that were last set, and counts its calls.
 #[derive(Debug, Default)]
-struct Told(Mutex<(Vec<IpAddr>, usize)>);
+struct FixedNames(Mutex<(Vec<IpAddr>, usize)>);
 
-impl Told {
-    fn tell(&self, addresses: &[Ipv4Addr]) {
+impl FixedNames {
+    fn set(&self, addresses: &[Ipv4Addr]) {
         self.0.lock().unwrap().0 = addresses.iter().copied().map(IpAddr::V4).collect();
     }
 
@@ -28,12 +28,12 @@ impl Told {
     }
 }
 
-impl Resolver for Told {
+impl Resolver for FixedNames {
     fn resolve(&self, host: &str) -> Resolving {
         assert_eq!(host, "origin.test");
-        let mut told = self.0.lock().unwrap();
-        told.1 += 1;
-        let found = told.0.clone();
+        let mut names = self.0.lock().unwrap();
+        names.1 += 1;
+        let found = names.0.clone();
         Box::pin(async move { if found.is_empty() { Err(io::Error::other("no answer")) } else { Ok(found) } })
     }
 }
@@ -72,15 +72,15 @@ async fn listeners() -> (TcpListener, TcpListener) {
 }
 
 /// Origins at both addresses, and a proxy to the name of both.
-async fn stage(interval: Duration, keep: bool) -> (Arc<Told>, Fixture) {
+async fn stage(interval: Duration, keep: bool) -> (Arc<FixedNames>, Fixture) {
     let (a, b) = listeners().await;
     let address = format!("http://origin.test:{}", a.local_addr().unwrap().port()).parse().unwrap();
     serve(a, "a", keep);
     serve(b, "b", keep);
-    let told = Arc::<Told>::default();
-    let resolver = Arc::clone(&told) as Arc<dyn Resolver>;
+    let names = Arc::<FixedNames>::default();
+    let resolver = Arc::clone(&names) as Arc<dyn Resolver>;
     let pool = PoolConfig { resolution: Resolution { resolver, interval }, ..PoolConfig::plain("pool", [address]) };
-    (told, Fixture::of(pool))
+    (names, Fixture::of(pool))
 }
 
 async fn get(fixture: &Fixture) -> String {
@@ -89,20 +89,20 @@ async fn get(fixture: &Fixture) -> String {
 
 #[tokio::test]
 async fn connections_go_to_all_addresses_in_turn() {
-    let (told, fixture) = stage(Duration::from_hours(1), false).await;
-    told.tell(&[B, A, B]);
+    let (names, fixture) = stage(Duration::from_hours(1), false).await;
+    names.set(&[B, A, B]);
     let mut answers = Vec::new();
     for _ in 0..4 {
         answers.push(get(&fixture).await);
     }
     assert_eq!(answers, ["a", "b", "a", "b"]);
-    assert_eq!(told.asked(), 1);
+    assert_eq!(names.asked(), 1);
 }
 
 #[tokio::test]
 async fn where_one_address_does_not_answer_the_next_does() {
-    let (told, fixture) = stage(Duration::from_hours(1), false).await;
-    told.tell(&[NOBODY, B]);
+    let (names, fixture) = stage(Duration::from_hours(1), false).await;
+    names.set(&[NOBODY, B]);
     for _ in 0..4 {
         assert_eq!(get(&fixture).await, "b");
     }
@@ -110,18 +110,18 @@ async fn where_one_address_does_not_answer_the_next_does() {
 
 #[tokio::test]
 async fn a_kept_connection_to_an_address_that_is_gone_is_not_used() {
-    let (told, fixture) = stage(Duration::from_millis(5), true).await;
-    told.tell(&[A]);
+    let (names, fixture) = stage(Duration::from_millis(5), true).await;
+    names.set(&[A]);
     assert_eq!(get(&fixture).await, "a");
-    told.tell(&[B]);
+    names.set(&[B]);
     let deadline = Instant::now() + PATIENCE;
     while get(&fixture).await != "b" {
         assert!(Instant::now() < deadline, "it is never looked up again");
         sleep(Duration::from_millis(2)).await;
     }
-    told.tell(&[]);
-    let asked = told.asked();
-    while told.asked() < asked + 2 {
+    names.set(&[]);
+    let asked = names.asked();
+    while names.asked() < asked + 2 {
         assert_eq!(get(&fixture).await, "b", "what was known before is used while there is no answer");
         assert!(Instant::now() < deadline, "it is never looked up again");
         sleep(Duration::from_millis(2)).await;

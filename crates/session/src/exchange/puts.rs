@@ -50,7 +50,7 @@ enum Fate {
 
 /// The state of a session at its owners, the worst first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum CopyState {
     /// No owner has it, and no try is left.
     Lost,
     Waiting,
@@ -111,7 +111,7 @@ impl Puts {
 
     /// Returns [`Action::Stored`] if the put is settled, and waits for the copies that have no response yet.
     fn go_on(&mut self, turn: &mut Turn<'_>, mut put: Put) {
-        put.tell(turn);
+        put.notify(turn);
         if let Some(due_ms) = put.due_ms() {
             self.pending.insert(put.id, due_ms, put);
         }
@@ -186,26 +186,26 @@ impl Put {
         }
     }
 
-    fn tell(&mut self, turn: &mut Turn<'_>) {
+    fn notify(&mut self, turn: &mut Turn<'_>) {
         let me = turn.ranks().me();
         let standings: Vec<_> = (0..self.sessions.len()).map(|place| self.standing(me, place)).collect();
-        if self.told || standings.contains(&Standing::Waiting) {
+        if self.told || standings.contains(&CopyState::Waiting) {
             return;
         }
-        if standings.contains(&Standing::Lost) {
+        if standings.contains(&CopyState::Lost) {
             turn.counters().puts_not_acknowledged += 1;
         }
         self.told = true;
         turn.actions.push(Action::Stored(PutId(self.id)));
     }
 
-    fn standing(&self, me: &NodeName, place: usize) -> Standing {
+    fn standing(&self, me: &NodeName, place: usize) -> CopyState {
         let owners = &self.sessions[place].owners;
         if owners.iter().all(|owner| owner == me) {
-            return Standing::Safe;
+            return CopyState::Safe;
         }
         let copies = self.copies.iter().filter(|copy| copy.places.contains(&place) && owners.contains(&copy.to));
-        copies.map(Copy::standing).max().unwrap_or(Standing::Lost)
+        copies.map(Copy::standing).max().unwrap_or(CopyState::Lost)
     }
 
     fn due_ms(&self) -> Option<u64> {
@@ -244,11 +244,11 @@ impl Copy {
         turn.send_by(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }), urgency);
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> CopyState {
         match self.fate {
-            Fate::Waiting { .. } => Standing::Waiting,
-            Fate::Acknowledged => Standing::Safe,
-            Fate::GivenUp => Standing::Lost,
+            Fate::Waiting { .. } => CopyState::Waiting,
+            Fate::Acknowledged => CopyState::Safe,
+            Fate::GivenUp => CopyState::Lost,
         }
     }
 }

@@ -10,13 +10,13 @@ use super::*;
 const HOUR: u64 = 3600;
 /// A time in the middle of an epoch.
 const START: u64 = 500_000 * HOUR + HOUR / 2;
-const TERMS: &[u8] = b"terms";
+const POLICY_ID: &[u8] = b"policy_id";
 
 fn settings() -> RingSettings {
     RingSettings {
         lifetime: Duration::from_hours(12),
         period: Duration::from_hours(1),
-        ripening: Duration::from_secs(5),
+        activation_delay: Duration::from_secs(5),
     }
 }
 
@@ -39,12 +39,12 @@ fn joined(name: u8, from: &Ring, now: u64) -> Ring {
 }
 
 fn seal(ring: &Ring, now: u64) -> Vec<u8> {
-    ring.seal(TERMS, Dated { since: now, session: b"session" }, [9; 12], now).unwrap()
+    ring.seal(POLICY_ID, Dated { since: now, session: b"session" }, [9; 12], now).unwrap()
 }
 
 /// Whether the ring opens a ticket that has not expired.
 fn opens(ring: &Ring, ticket: &[u8]) -> Result<(), NotOpened> {
-    ring.open(TERMS, ticket, 0).map(|dated| assert_eq!(dated.session.as_slice(), b"session"))
+    ring.open(POLICY_ID, ticket, 0).map(|dated| assert_eq!(dated.session.as_slice(), b"session"))
 }
 
 /// A state of epoch 0 would take half a million steps to the current epoch.
@@ -85,7 +85,7 @@ fn every_node_opens_what_any_has_sealed() {
     assert_eq!(opens(&a, &seal(&b, START)), Ok(()));
     assert_eq!(seal(&a, START).len(), 37 + 8 + 7 + 16);
     assert_ne!(seal(&a, START), seal(&b, START), "each has a key of its own");
-    assert_eq!(ring(3, START).seal(TERMS, Dated { since: START, session: b"session" }, [9; 12], START), None);
+    assert_eq!(ring(3, START).seal(POLICY_ID, Dated { since: START, session: b"session" }, [9; 12], START), None);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn a_ticket_is_good_for_its_terms_and_as_it_is() {
     for at in 0..ticket.len() {
         let mut changed = ticket.clone();
         changed[at] ^= 1;
-        assert!(ring.open(TERMS, &changed, START).is_err(), "byte {at}");
-        assert!(ring.open(TERMS, &ticket[..at], START).is_err(), "cut at {at}");
+        assert!(ring.open(POLICY_ID, &changed, START).is_err(), "byte {at}");
+        assert!(ring.open(POLICY_ID, &ticket[..at], START).is_err(), "cut at {at}");
     }
-    assert_eq!(ring.open(TERMS, &[&ticket[..], &vec![0; 64 << 10]].concat(), START), Err(NotOpened::Forged));
+    assert_eq!(ring.open(POLICY_ID, &[&ticket[..], &vec![0; 64 << 10]].concat(), START), Err(NotOpened::Forged));
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn a_ticket_is_good_for_its_lifetime_and_then_its_key_is_gone() {
     let mut ring = first(START);
     let ticket = seal(&ring, START);
     ring.advance(START + 12 * HOUR);
-    assert!(ring.open(TERMS, &ticket, START + 12 * HOUR - 1).is_ok());
-    assert_eq!(ring.open(TERMS, &ticket, START + 12 * HOUR), Err(NotOpened::Expired));
+    assert!(ring.open(POLICY_ID, &ticket, START + 12 * HOUR - 1).is_ok());
+    assert_eq!(ring.open(POLICY_ID, &ticket, START + 12 * HOUR), Err(NotOpened::Expired));
     ring.advance(START + 14 * HOUR);
     assert_eq!(opens(&ring, &ticket), Err(NotOpened::NoKey));
     // Not with all that the node has in its memory, at any time of its clock.
@@ -281,7 +281,7 @@ proptest! {
     #[test]
     fn nothing_panics(ticket: Vec<u8>, now: u64, made: u64, epoch: u32) {
         let mut ring = first(START);
-        let _ = ring.open(TERMS, &ticket, START);
+        let _ = ring.open(POLICY_ID, &ticket, START);
         ring.missing(&ticket);
         let key = EpochSecret { epoch, secret: SecretBytes::new(vec![1; 32]) };
         ring.merge(vec![TicketSeed { id: [1; 8], made, state: Some(key.clone()), keys: vec![key] }], START);

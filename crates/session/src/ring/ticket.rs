@@ -4,7 +4,7 @@
 //!  version 1 | seed 8 | epoch 4 | sealer 12 | nonce 12 | sealed: since 8, session | tag 16
 //! ```
 //!
-//! The cipher is AES-256-GCM with the sealer's own key of the epoch. Everything before the sealed part, and the terms,
+//! The cipher is AES-256-GCM with the sealer's own key of the epoch. Everything before the sealed part, and the policy id,
 //! are authenticated.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -46,10 +46,10 @@ impl Header {
     }
 }
 
-pub(super) fn seal(key: &Secret, header: &Header, terms: &[u8], session: Dated<&[u8]>) -> Vec<u8> {
+pub(super) fn seal(key: &Secret, header: &Header, policy_id: &[u8], session: Dated<&[u8]>) -> Vec<u8> {
     let mut ticket = header.to_bytes();
     let mut sealed = [&session.since.to_be_bytes()[..], session.session].concat();
-    let aad = Aad::from([&ticket[..], terms].concat());
+    let aad = Aad::from([&ticket[..], policy_id].concat());
     let nonce = Nonce::assume_unique_for_key(header.nonce);
     let done = own(key, header).seal_in_place_append_tag(nonce, aad, &mut sealed);
     done.expect("a session is far shorter than the limit of the AEAD");
@@ -57,9 +57,9 @@ pub(super) fn seal(key: &Secret, header: &Header, terms: &[u8], session: Dated<&
     ticket
 }
 
-pub(super) fn open(key: &Secret, header: &Header, terms: &[u8], sealed: &[u8]) -> Option<Dated<SecretBytes>> {
+pub(super) fn open(key: &Secret, header: &Header, policy_id: &[u8], sealed: &[u8]) -> Option<Dated<SecretBytes>> {
     let mut opened = Zeroizing::new(sealed.to_vec());
-    let aad = Aad::from([&header.to_bytes()[..], terms].concat());
+    let aad = Aad::from([&header.to_bytes()[..], policy_id].concat());
     let nonce = Nonce::assume_unique_for_key(header.nonce);
     let opened = own(key, header).open_in_place(nonce, aad, &mut opened).ok()?;
     let (since, session) = opened.split_first_chunk()?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::Shared;
+use super::OriginShared;
 use super::delivered::delivered;
 use crate::pace::Throttle;
 use crate::reply::{Drip, End, Instead, Reply};
@@ -19,7 +19,7 @@ use crate::request::Asked;
 const PIECE_LEN: usize = 64 * 1024;
 
 /// Answers requests until either side closes.
-pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<Shared>) {
+pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<OriginShared>) {
     socket.set_nodelay(true).ok();
     let mut ahead = Vec::new();
     while let Some(asked) = Asked::read(&mut socket, &mut ahead, number).await {
@@ -63,7 +63,7 @@ async fn stall(mut socket: TcpStream) {
 struct Sender<'a> {
     socket: &'a mut TcpStream,
     reply: &'a Reply,
-    shared: &'a Shared,
+    shared: &'a OriginShared,
 }
 
 impl<'a> Sender<'a> {

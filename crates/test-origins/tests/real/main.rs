@@ -11,7 +11,7 @@ mod rows;
 mod table;
 
 use watari_test_origins::Content;
-use watari_test_origins::raw::{self, Begun};
+use watari_test_origins::raw::{self, RunningResponse};
 use watari_test_origins::real::{Server, Setup};
 
 #[test]
@@ -63,7 +63,7 @@ fn a_transfer_outlives_its_server() {
     let roots = [(); 2].map(|()| facts::root_of("large.txt", &content));
     for (setup, _) in Setup::ALL.iter().zip(table::read()).filter(|(_, row)| row.moves()) {
         let [first, second] = roots.each_ref().map(|root| setup.start(root).unwrap());
-        let begun = Begun::get(first.address(), "/large.txt").unwrap();
+        let begun = RunningResponse::get(first.address(), "/large.txt").unwrap();
         drop(first);
         let outcome = moves::goes_on(begun.end().unwrap(), second.address(), "/large.txt", &content);
         assert_eq!(outcome, Ok(()), "{setup:?}");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use watari_handover::{Refusal, Stays, Terms, Transfer};
+use watari_handover::{Refusal, Stays, Transfer, TransferConditions};
 use watari_test_origins::Content;
 use watari_test_origins::raw::{self, Answer};
 
@@ -27,8 +27,8 @@ pub(crate) fn moves(
 /// Continues at the second server.
 pub(crate) fn goes_on(begun: Answer, second: SocketAddr, target: &str, content: &Content) -> Result<(), &'static str> {
     let (status, head) = head(&begun);
-    let mut transfer =
-        Transfer::of(&Method::GET, &HeaderMap::new(), status, &head, &Terms::default()).map_err(Stays::as_str)?;
+    let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), status, &head, &TransferConditions::default())
+        .map_err(Stays::as_str)?;
     transfer.delivered(&begun.body).unwrap();
     assert!(!transfer.is_complete());
     let got = [begun.body, rest(&mut transfer, second, target)?.into()].concat();

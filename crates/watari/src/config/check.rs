@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use toml::Spanned;
-use watari_balance::{BulkPolicy, HandshakePolicy, Patience};
+use watari_balance::{BulkPolicy, HandshakePolicy, HealthThresholds};
 use watari_dispatcher::{Checks, PassthroughRule, Policies};
 use watari_mesh::{Join, Peer};
 
@@ -360,9 +360,9 @@ fn checks(raw: &RawChecks) -> Checks {
     Checks {
         interval: raw.interval.map_or(default.interval, Span::get),
         timeout: raw.timeout.map_or(default.timeout, Span::get),
-        patience: Patience {
-            fall: raw.fall.map_or(default.patience.fall, NonZeroU32::get),
-            rise: raw.rise.map_or(default.patience.rise, NonZeroU32::get),
+        thresholds: HealthThresholds {
+            fall: raw.fall.map_or(default.thresholds.fall, NonZeroU32::get),
+            rise: raw.rise.map_or(default.thresholds.rise, NonZeroU32::get),
         },
     }
 }

@@ -60,10 +60,10 @@ struct Form<'a> {
 struct Node<'a>(Spanned<DeValue<'a>>);
 
 /// The path from the root to a value.
-type Path = Vec<Step>;
+type Path = Vec<PathStep>;
 
 #[derive(Clone, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     Element(usize),
 }
@@ -154,7 +154,7 @@ impl<'a> Form<'a> {
             return place;
         }
         match elements.iter().position(|element| is_same_with(vec![element.clone()])) {
-            Some(index) => place.into_iter().chain([Step::Element(index)]).collect(),
+            Some(index) => place.into_iter().chain([PathStep::Element(index)]).collect(),
             None => place,
         }
     }
@@ -174,8 +174,8 @@ impl<'a> Form<'a> {
     fn take_out(&mut self, place: &Path) -> bool {
         let Some((last, above)) = place.split_last() else { return false };
         match last {
-            Step::Key(key) => self.remove(&above.to_vec(), key),
-            Step::Element(index) => match self.root.get_mut(&above.to_vec()).map(Spanned::get_mut) {
+            PathStep::Key(key) => self.remove(&above.to_vec(), key),
+            PathStep::Element(index) => match self.root.get_mut(&above.to_vec()).map(Spanned::get_mut) {
                 Some(DeValue::Array(elements)) => {
                     let all = std::mem::replace(elements, DeArray::new()).into_iter().enumerate();
                     *elements = all.filter_map(|(at, element)| (at != *index).then_some(element)).collect();
@@ -249,9 +249,9 @@ fn shown(path: &Path) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Key(key) if text.is_empty() => text.push_str(key),
-            Step::Key(key) => text.extend([".", key]),
-            Step::Element(_) => {}
+            PathStep::Key(key) if text.is_empty() => text.push_str(key),
+            PathStep::Key(key) => text.extend([".", key]),
+            PathStep::Element(_) => {}
         }
     }
     text
@@ -265,16 +265,16 @@ impl<'a> Node<'a> {
 
     fn get(&self, path: &Path) -> Option<&Spanned<DeValue<'a>>> {
         path.iter().try_fold(&self.0, |value, step| match (value.get_ref(), step) {
-            (DeValue::Table(table), Step::Key(key)) => table.get(key.as_str()),
-            (DeValue::Array(elements), Step::Element(index)) => elements.get(*index),
+            (DeValue::Table(table), PathStep::Key(key)) => table.get(key.as_str()),
+            (DeValue::Array(elements), PathStep::Element(index)) => elements.get(*index),
             _ => None,
         })
     }
 
     fn get_mut(&mut self, path: &Path) -> Option<&mut Spanned<DeValue<'a>>> {
         path.iter().try_fold(&mut self.0, |value, step| match (value.get_mut(), step) {
-            (DeValue::Table(table), Step::Key(key)) => table.get_mut(key.as_str()),
-            (DeValue::Array(elements), Step::Element(index)) => elements.get_mut(*index),
+            (DeValue::Table(table), PathStep::Key(key)) => table.get_mut(key.as_str()),
+            (DeValue::Array(elements), PathStep::Element(index)) => elements.get_mut(*index),
             _ => None,
         })
     }
@@ -304,17 +304,17 @@ impl<'a> Node<'a> {
 
 fn walk<'a>(value: &Spanned<DeValue<'a>>, path: &mut Path, visit: &mut dyn FnMut(&Spanned<DeValue<'a>>, &Path)) {
     visit(value, path);
-    let mut below = |step: Step, value: &Spanned<DeValue<'a>>, path: &mut Path| {
+    let mut below = |step: PathStep, value: &Spanned<DeValue<'a>>, path: &mut Path| {
         path.push(step);
         walk(value, path, visit);
         path.pop();
     };
     match value.get_ref() {
         DeValue::Table(table) => {
-            table.iter().for_each(|(key, value)| below(Step::Key(key.get_ref().to_string()), value, path));
+            table.iter().for_each(|(key, value)| below(PathStep::Key(key.get_ref().to_string()), value, path));
         }
         DeValue::Array(elements) => {
-            elements.iter().enumerate().for_each(|(index, value)| below(Step::Element(index), value, path));
+            elements.iter().enumerate().for_each(|(index, value)| below(PathStep::Element(index), value, path));
         }
         _ => {}
     }

@@ -16,7 +16,7 @@ use watari_wire::Role;
 use zeroize::Zeroizing;
 
 use super::stamps::Stamps;
-use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Terms, Tls};
+use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Tls, TlsParameters};
 
 /// More bytes than any certificate chain or error page has. A wrong path may lead to a large file.
 const FILE_LEN_MAX: usize = 1 << 20;
@@ -149,8 +149,8 @@ impl Config {
         let tls = self.agent.iter().filter_map(|agent| agent.tls.as_ref());
         let files = tls.flat_map(|tls| {
             let pairs = tls.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
-            let terms = tls.listeners.iter().map(|(_, terms)| terms).chain([&tls.terms]);
-            pairs.chain(terms.filter_map(|terms| terms.clients.roots()))
+            let parameters = tls.listeners.iter().map(|(_, parameters)| parameters).chain([&tls.parameters]);
+            pairs.chain(parameters.filter_map(|parameters| parameters.clients.roots()))
         });
         Stamps::of(files.map(|file| file.value.clone()))
     }
@@ -162,8 +162,8 @@ impl Config {
         for tls in self.agent.iter().filter_map(|agent| agent.tls.as_ref()) {
             let chains = tls.certificates.iter().map(|files| files.chain.value.clone());
             files.extend(chains.map(|path| (CertificateUse::Listener, path)));
-            let terms = tls.listeners.iter().map(|(_, terms)| terms).chain([&tls.terms]);
-            let roots = terms.filter_map(|terms| terms.clients.roots()).map(|file| file.value.clone());
+            let parameters = tls.listeners.iter().map(|(_, parameters)| parameters).chain([&tls.parameters]);
+            let roots = parameters.filter_map(|parameters| parameters.clients.roots()).map(|file| file.value.clone());
             files.extend(roots.map(|path| (CertificateUse::Clients, path)));
         }
         files.sort();
@@ -195,26 +195,26 @@ impl Config {
     fn tls(&self, agent: &Agent) -> Result<Option<watari_agent::Tls>, ConfigError> {
         let Some(tls) = &agent.tls else { return Ok(None) };
         let certificates = self.certificates(tls)?;
-        let listeners = tls.listeners.iter().map(|(listener, terms)| {
-            Ok((*listener, self.server_config(tls, terms, listener.to_string(), certificates.clone())?))
+        let listeners = tls.listeners.iter().map(|(listener, parameters)| {
+            Ok((*listener, self.server_config(tls, parameters, listener.to_string(), certificates.clone())?))
         });
         let listeners = listeners.collect::<Result<_, ConfigError>>()?;
-        let default = self.server_config(tls, &tls.terms, String::new(), certificates)?;
+        let default = self.server_config(tls, &tls.parameters, String::new(), certificates)?;
         Ok(Some(watari_agent::Tls { default, listeners }))
     }
 
-    /// The TLS configuration for `terms`. A session of one listener does not resume at another.
+    /// The TLS configuration for `parameters`. A session of one listener does not resume at another.
     fn server_config(
         &self,
         tls: &Tls,
-        terms: &Terms,
+        parameters: &TlsParameters,
         scope: String,
         certificates: ServerOptions,
     ) -> Result<ServerConfig, ConfigError> {
         let options = ServerOptions {
-            policy: terms.policy.clone(),
-            alpn: terms.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
-            client_certificates: self.client_certificates(&terms.clients)?,
+            policy: parameters.policy.clone(),
+            alpn: parameters.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
+            client_certificates: self.client_certificates(&parameters.clients)?,
             scope,
             ..certificates
         };
@@ -222,8 +222,10 @@ impl Config {
         config.map_err(|error| {
             let first = || tls.certificates.first().map_or(1, |files| files.chain.line);
             let line = match error {
-                watari_handshake::ConfigError::NoKeyForSuites(_) => terms.line.unwrap_or_else(first),
-                watari_handshake::ConfigError::BadClientRoots(_) => terms.clients.roots().map_or(1, |file| file.line),
+                watari_handshake::ConfigError::NoKeyForSuites(_) => parameters.line.unwrap_or_else(first),
+                watari_handshake::ConfigError::BadClientRoots(_) => {
+                    parameters.clients.roots().map_or(1, |file| file.line)
+                }
                 _ => first(),
             };
             self.wrong(line, &error)

@@ -211,7 +211,7 @@ pub(super) struct RawListener {
 }
 
 /// The keys that both kinds of table have.
-pub(super) struct RawTerms {
+pub(super) struct RawTlsParameters {
     pub(super) versions: Option<Names>,
     pub(super) suites: Option<Names>,
     pub(super) groups: Option<Names>,
@@ -222,16 +222,16 @@ pub(super) struct RawTerms {
 
 impl RawTls {
     /// Splits off the listeners.
-    pub(super) fn parts(self) -> (RawTerms, Vec<Spanned<RawListener>>) {
+    pub(super) fn parts(self) -> (RawTlsParameters, Vec<Spanned<RawListener>>) {
         let Self { versions, suites, groups, alpn, client_ca, client_certificates, listener } = self;
-        (RawTerms { versions, suites, groups, alpn, client_ca, client_certificates }, listener)
+        (RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }, listener)
     }
 }
 
 impl RawListener {
-    pub(super) fn terms(self) -> RawTerms {
+    pub(super) fn parameters(self) -> RawTlsParameters {
         let Self { address: _, versions, suites, groups, alpn, client_ca, client_certificates } = self;
-        RawTerms { versions, suites, groups, alpn, client_ca, client_certificates }
+        RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
 use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
-use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
+use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
 use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
 use watari_pki::Authority;
@@ -66,8 +66,8 @@ fn an_agent_is_read_and_paths_start_at_the_file() {
     let config = parse(&[NODE, AGENT, CERTIFICATE, "default = true\n", tls, FILES]).unwrap();
     let agent = config.agent.unwrap();
     let tls = agent.tls.unwrap();
-    assert_eq!(tls.terms.alpn, ["http/1.1"]);
-    assert!(matches!(tls.terms.clients, ClientCertificates::Optional(ca) if ca.value == Path::new("/ca.pem")));
+    assert_eq!(tls.parameters.alpn, ["http/1.1"]);
+    assert!(matches!(tls.parameters.clients, ClientCertificates::Optional(ca) if ca.value == Path::new("/ca.pem")));
     assert_eq!(tls.certificates[0].chain.value, Path::new("etc/c.pem"));
     assert_eq!((tls.certificates[0].chain.line, tls.certificates[0].default), (8, true));
     assert!(matches!(agent.site, Site::Files(root) if root.value == Path::new("etc/www")));
@@ -92,8 +92,8 @@ fn the_example_has_every_key_and_the_defaults() {
     assert_eq!(agent.limits, watari_agent::Limits::default());
     assert_eq!(agent.sharing, watari_agent::Sharing::default());
     let tls = agent.tls.unwrap();
-    assert_eq!(tls.terms.alpn, ["h2", "http/1.1"]);
-    assert_eq!(tls.terms.policy, Policy::default());
+    assert_eq!(tls.parameters.alpn, ["h2", "http/1.1"]);
+    assert_eq!(tls.parameters.policy, Policy::default());
     assert_eq!(tls.listeners.len(), 1);
     assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
     let default = parse(&[NODE, AGENT, FILES]).unwrap();
@@ -119,7 +119,7 @@ fn pools_take_their_policies() {
         "retry_on: {Reset, Unavailable}",
         "weights: [3], resolve_interval: Some(1s)",
         "path: /health, host: Some(a:80), statuses: 200..=399",
-        "interval: 1s, timeout: 2s, patience: Patience { fall: 5, rise: 2 }",
+        "interval: 1s, timeout: 2s, thresholds: HealthThresholds { fall: 5, rise: 2 }",
         "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, body_rate_min: 0, attempts_max: 2",
         "in_flight_max: 7, idle_max: 0",
     ] {
@@ -142,8 +142,8 @@ fn policies_are_read() {
     };
     assert_eq!(dispatcher.config.policies, expected);
     let default = Checks::default();
-    let patience = Patience { fall: 1, ..default.patience };
-    assert_eq!(dispatcher.config.checks, Checks { timeout: Duration::from_millis(200), patience, ..default });
+    let thresholds = HealthThresholds { fall: 1, ..default.thresholds };
+    assert_eq!(dispatcher.config.checks, Checks { timeout: Duration::from_millis(200), thresholds, ..default });
     let agent = &dispatcher.config.agents[0];
     assert_eq!((agent.weight, agent.connections_max), (1000, NonZeroUsize::new(5)));
     assert_eq!(dispatcher.listen_proxy, ["[::1]:8443".parse().unwrap()]);
@@ -504,15 +504,15 @@ fn listeners_have_terms_of_their_own_and_the_rest_from_above() {
                      suites = [\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"]\n";
     let tls = parse(&[NODE, AGENT, FILES, CERTIFICATE, tls, listeners]).unwrap().agent.unwrap().tls.unwrap();
     assert_eq!(
-        (&tls.terms.policy.versions[..], &tls.terms.policy.groups[..]),
+        (&tls.parameters.policy.versions[..], &tls.parameters.policy.groups[..]),
         (&[Version::Tls13][..], &[Group::X25519][..])
     );
-    assert!(matches!(tls.terms.clients, ClientCertificates::None));
+    assert!(matches!(tls.parameters.clients, ClientCertificates::None));
     let [(strict, demanding), (port, old)] = &tls.listeners[..] else { panic!("{:?}", tls.listeners) };
     assert_eq!((strict.to_string(), port.to_string()), ("192.0.2.1:8443".into(), ":8444".into()));
-    assert_eq!((&demanding.policy, &demanding.alpn), (&tls.terms.policy, &tls.terms.alpn));
+    assert_eq!((&demanding.policy, &demanding.alpn), (&tls.parameters.policy, &tls.parameters.alpn));
     assert!(matches!(&demanding.clients, ClientCertificates::Required(ca) if ca.value == Path::new("etc/ca.pem")));
-    assert_eq!((&old.policy.versions[..], &old.policy.groups), (&[Version::Tls12][..], &tls.terms.policy.groups));
+    assert_eq!((&old.policy.versions[..], &old.policy.groups), (&[Version::Tls12][..], &tls.parameters.policy.groups));
     assert_eq!(old.policy.suites, [CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
     assert_eq!(old.alpn, ["http/1.1"]);
 }
@@ -884,7 +884,7 @@ fn what_the_proxy_changes_is_loaded() {
     assert!(disk.load(&[NODE, AGENT, &proxy]).is_ok(), "{proxy}");
     for (key, other, expected) in [
         ("503.html", "gone.html", "gone.html: No such file or directory (os error 2)"),
-        ("sticky.key", "503.html", "everybody on this machine can read it"),
+        ("sticky.key", "503.html", "all users can read it"),
         ("\"watari\"", "\"a b\"", "a cookie's name has 1 to 64 letters, digits, - or _"),
     ] {
         let refused = disk.load(&[NODE, AGENT, &proxy.replace(key, other)]).err().unwrap();

@@ -1,4 +1,4 @@
-//! `[agent.tls]` and `[[agent.tls.listener]]`: the terms of handshakes, by the address that clients connect to.
+//! `[agent.tls]` and `[[agent.tls.listener]]`: the parameters of handshakes, by the address that clients connect to.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use watari_handshake::{BadPolicy, Group, Policy};
 use watari_record::{CipherSuite, Version};
 
 use super::check::{Check, Wrong};
-use super::raw::{Demand, Names, RawCertificate, RawListener, RawTerms, RawTls};
+use super::raw::{Demand, Names, RawCertificate, RawListener, RawTls, RawTlsParameters};
 use super::value::ListenerAddress;
-use super::{At, CertificateFiles, ClientCertificates, Terms, Tls};
+use super::{At, CertificateFiles, ClientCertificates, Tls, TlsParameters};
 
 /// The protocols that an agent can speak above TLS, in its order of preference.
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
-/// The terms of one table, before the check of its client certificates.
+/// The parameters of one table, before the check of its client certificates.
 struct Set {
     line: Option<usize>,
     policy: Policy,
@@ -52,10 +52,10 @@ impl Check<'_> {
         inherited_ca_is_of_use(&default, &listeners)?;
         Ok(Some(Tls {
             certificates: certificates.into_iter().map(|raw| self.certificate_files(&raw)).collect(),
-            terms: terms(default)?,
+            parameters: parameters(default)?,
             listeners: listeners
                 .into_iter()
-                .map(|(listener, set)| Ok((listener, terms(set)?)))
+                .map(|(listener, set)| Ok((listener, parameters(set)?)))
                 .collect::<Result<_, Wrong>>()?,
         }))
     }
@@ -75,7 +75,7 @@ impl Check<'_> {
             if let Some(first) = seen.insert(listener, at) {
                 return Err((at, format!("the listener {listener} is listed twice, first on line {first}")));
             }
-            let set = self.set(raw.terms(), Some(line), default)?;
+            let set = self.set(raw.parameters(), Some(line), default)?;
             if let (Some(ca), false) = (&set.ca, asks(&set)) {
                 let own = default.ca.as_ref().is_none_or(|inherited| inherited.line != ca.line);
                 if own {
@@ -87,8 +87,8 @@ impl Check<'_> {
         Ok(sets)
     }
 
-    /// The terms of a table. A key that it does not set is as in `above`.
-    fn set(&self, raw: RawTerms, line: Option<usize>, above: &Set) -> Result<Set, Wrong> {
+    /// The parameters of a table. A key that it does not set is as in `above`.
+    fn set(&self, raw: RawTlsParameters, line: Option<usize>, above: &Set) -> Result<Set, Wrong> {
         let policy = Policy {
             versions: self.named(raw.versions.as_ref(), &above.policy.versions, "the version", version)?,
             suites: self.named(raw.suites.as_ref(), &above.policy.suites, "the cipher suite", suite)?,
@@ -150,7 +150,7 @@ fn asks(set: &Set) -> bool {
     set.demand.as_ref().is_some_and(|demand| demand.value != Demand::None)
 }
 
-fn terms(set: Set) -> Result<Terms, Wrong> {
+fn parameters(set: Set) -> Result<TlsParameters, Wrong> {
     let Set { line, policy, alpn, demand, ca } = set;
     let clients = match (demand, ca) {
         (None | Some(At { value: Demand::None, .. }), _) => ClientCertificates::None,
@@ -161,7 +161,7 @@ fn terms(set: Set) -> Result<Terms, Wrong> {
             return Err((demand.line, sentence.into()));
         }
     };
-    Ok(Terms { line, policy, alpn, clients })
+    Ok(TlsParameters { line, policy, alpn, clients })
 }
 
 fn sentence(error: BadPolicy) -> String {

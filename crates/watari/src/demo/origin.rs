@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use watari_files::{Body, Files, Metrics};
 
-use crate::output::tell;
+use crate::output::print_line;
 use crate::process::EndSignals;
 
 /// Serves `root` on `listen` until SIGTERM or SIGINT.
@@ -40,7 +40,7 @@ async fn accept(listener: &TcpListener, files: &Arc<Files>) {
                 tokio::spawn(converse(stream, Arc::clone(files)));
             }
             Err(error) => {
-                tell(format_args!("cannot accept: {error}"));
+                print_line(format_args!("cannot accept: {error}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -58,7 +58,7 @@ async fn converse(stream: TcpStream, files: Arc<Files>) {
     });
     let mut server = http1::Builder::new();
     if let Err(error) = server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await {
-        tell(format_args!("a connection ended: {error}"));
+        print_line(format_args!("a connection ended: {error}"));
     }
 }
 

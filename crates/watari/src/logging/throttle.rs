@@ -36,9 +36,9 @@ pub(super) struct Throttled<L> {
 
 /// Decides which lines are written, and makes the summaries.
 #[derive(Clone)]
-pub(crate) struct Throttle(Arc<Shared>);
+pub(crate) struct Throttle(Arc<ThrottleShared>);
 
-struct Shared {
+struct ThrottleShared {
     lines_max: AtomicUsize,
     kinds: Mutex<HashMap<Identifier, Window>>,
 }
@@ -61,7 +61,7 @@ struct Summary {
 
 impl Throttle {
     pub(super) fn new(lines_max: usize) -> Self {
-        Self(Arc::new(Shared { lines_max: AtomicUsize::new(lines_max), kinds: Mutex::default() }))
+        Self(Arc::new(ThrottleShared { lines_max: AtomicUsize::new(lines_max), kinds: Mutex::default() }))
     }
 
     /// Sets how many lines of a kind are written in 10 s.

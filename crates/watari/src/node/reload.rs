@@ -36,11 +36,11 @@ pub(super) struct Reloader {
     level: Level,
     expiry: Arc<std::sync::Mutex<Expiry>>,
     /// Locked during a reload, so that reloads do not overlap.
-    state: Mutex<Arc<State>>,
+    state: Mutex<Arc<LoadedConfig>>,
 }
 
 /// The configuration in effect.
-struct State {
+struct LoadedConfig {
     config: Arc<Config>,
     agent: Option<LoadedAgent>,
 }
@@ -74,7 +74,7 @@ impl Reloader {
             site_metrics,
             level,
             expiry: Arc::new(std::sync::Mutex::new(expiry)),
-            state: Mutex::new(Arc::new(State { config: Arc::new(config), agent })),
+            state: Mutex::new(Arc::new(LoadedConfig { config: Arc::new(config), agent })),
         }
     }
 
@@ -110,7 +110,7 @@ impl Reloader {
     async fn try_reload(&self) -> Result<Reloaded, ReloadError> {
         let mut state = self.state.lock().await;
         let (before, metrics) = (state.clone(), self.site_metrics.clone());
-        let new = spawn_blocking(move || State::read_again(&before, &metrics)).await??;
+        let new = spawn_blocking(move || LoadedConfig::read_again(&before, &metrics)).await??;
         self.refuse_loss(&state.config, &new.config)?;
         if let Some(dispatcher) = &new.config.dispatcher {
             self.listen(dispatcher).await?;
@@ -224,7 +224,7 @@ impl Reloader {
         if let Some(running) = &self.running.agent {
             running.reload(agent.settings.clone());
         }
-        *state = Arc::new(State { config: state.config.clone(), agent: Some(agent) });
+        *state = Arc::new(LoadedConfig { config: state.config.clone(), agent: Some(agent) });
         tracing::info!(files, "certificates loaded again");
         self.look_at_expiry(&state, true).await;
         Ok(())
@@ -232,7 +232,7 @@ impl Reloader {
 
     /// Sets the metric of certificates, and logs those that expire soon. With `all`, also those that were logged within
     /// a day.
-    async fn look_at_expiry(&self, state: &Arc<State>, all: bool) {
+    async fn look_at_expiry(&self, state: &Arc<LoadedConfig>, all: bool) {
         let (config, expiry) = (state.config.clone(), self.expiry.clone());
         let look = move || expiry.lock().unwrap_or_else(PoisonError::into_inner).look(&config, SystemTime::now(), all);
         if let Err(error) = spawn_blocking(look).await {
@@ -241,7 +241,7 @@ impl Reloader {
     }
 }
 
-impl State {
+impl LoadedConfig {
     /// Reads the configuration again, for the same node.
     fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ReloadError> {
         let mut config = Config::read(&self.config.file)?;

@@ -46,5 +46,5 @@ mod silent;
 mod soak;
 mod splices;
 mod suites;
-mod tls_terms;
+mod tls_parameters;
 mod websockets;

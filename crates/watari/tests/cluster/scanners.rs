@@ -79,14 +79,15 @@ fn testssl_finds_resumption_and_nothing_grave() {
     let topics = ["--protocols", "--std", "--fs", "--server-preference", "--headers", "--vulnerable"];
     let mut findings = testssl(&cluster, &topics).unwrap();
     // testssl.sh closes right after a handshake, possibly before the ticket has come. Then it reports that it could not
-    // find out.
-    let mut looks = (0..LOOKS_MAX).map(|_| testssl(&cluster, &["--server-defaults"]));
-    findings.extend(looks.find(Result::is_ok).expect("it could not find out").unwrap());
-
-    for resumption in ["sessionresumption_ticket", "sessionresumption_ID"] {
-        let found = findings.iter().find(|finding| finding.is_about(resumption)).unwrap();
-        assert_eq!(found.text, "supported", "{resumption}");
-    }
+    // find out. On a busy machine a lookup at another agent can take longer than its timeout. Then the handshake is full.
+    let mut resumption = Vec::new();
+    let mut looks = (0..LOOKS_MAX).filter_map(|_| testssl(&cluster, &["--server-defaults"]).ok());
+    let found = looks.find(|findings| {
+        let text = |topic| findings.iter().find(|finding| finding.is_about(topic)).map(|finding| finding.text.clone());
+        resumption = ["sessionresumption_ticket", "sessionresumption_ID"].map(text).into();
+        resumption.iter().all(|text| text.as_deref() == Some("supported"))
+    });
+    findings.extend(found.unwrap_or_else(|| panic!("resumption by ticket and by id: {resumption:?}")));
     let grave: Vec<_> = findings.iter().filter(|finding| finding.is_grave() && !finding.is_expected()).collect();
     assert!(grave.is_empty(), "{grave:#?}");
     for (topic, reason) in &NOT_OURS {

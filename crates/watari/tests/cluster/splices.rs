@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
 use crate::clients::http::{Fault, Http, get_bytes, put};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::ctl::{Connection, order_move};
@@ -91,6 +93,9 @@ fn ask(http: &mut Http<Tls>, random: &mut Random) -> Result<(), Fault> {
     }
 }
 
+/// The client's receive buffer in a test that fills it, in bytes.
+const RECEIVE_BUFFER_LEN: usize = 128 << 10;
+
 /// The client does not read, so the end of a response waits in the dispatcher. The agent has finished the response, and
 /// the connection moves to another agent.
 #[test]
@@ -98,6 +103,8 @@ fn what_waits_for_the_client_outlasts_the_move() {
     let cluster = Cluster::start(&Plan::default());
     let mut http = connect(&cluster, &Taste::default());
     let client = http.stream.tcp().local_addr().unwrap().ip();
+    // Otherwise the kernel enlarges the buffers of the client's connection during the test.
+    set_socket_recv_buffer_size(http.stream.tcp(), RECEIVE_BUFFER_LEN).unwrap();
     let to_clients = || cluster.dispatcher().count("watari_dispatcher_bytes_to_clients_total", "");
     let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
     let mut random = Random::new(1);

@@ -37,8 +37,8 @@ fn what_cannot_be_done_is_said() {
     certificates(dir);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
-    fs::write(dir.join("none.toml"), "[[tell]]\ntype = 'webhook'\n").unwrap();
-    fs::write(dir.join("lost.toml"), "journal = 'nowhere/alerts'\n[[tell]]\ntype = 'syslog'\n").unwrap();
+    fs::write(dir.join("none.toml"), "[[receiver]]\ntype = 'webhook'\n").unwrap();
+    fs::write(dir.join("lost.toml"), "journal = 'nowhere/alerts'\n[[receiver]]\ntype = 'syslog'\n").unwrap();
     fs::write(dir.join("open.key"), "00").unwrap();
     fs::set_permissions(dir.join("open.key"), fs::Permissions::from_mode(0o644)).unwrap();
     let judge = "judge --listen 127.0.0.1:0 --user root";
@@ -50,12 +50,12 @@ fn what_cannot_be_done_is_said() {
         ("live -i lo --report-to 127.0.0.1:1 --node s9".to_owned(), 1, "s9.pem"),
         ("live -i lo --report-to 127.0.0.1:1 --node j1 --user root".to_owned(), 1, "j1 does not allow the role sensor"),
         // The namespace has no other user.
-        ("live -i lo".to_owned(), 1, "(os error 1); --user names"),
+        ("live -i lo".to_owned(), 1, "(os error 1); set --user"),
         (format!("{judge} --node s1"), 1, "s1 does not allow the role judge"),
         (format!("judge --listen {taken} --node j1"), 1, &format!("cannot listen on {taken}: Address already in use")),
         (format!("{judge} --node j1 --page {taken}"), 1, &format!("cannot listen on {taken}")),
         (format!("{judge} --node j1 --page-host a.example"), 2, "--page <ADDRESS:PORT>"),
-        (format!("{judge} --node j1 --config none.toml"), 2, "none.toml: the receiver webhook of [[tell]] needs url"),
+        (format!("{judge} --node j1 --config none.toml"), 2, "none.toml: the [[receiver]] webhook needs url"),
         (format!("{judge} --node j1 --config lost.toml"), 1, "nowhere"),
         (format!("{judge} --node j1 --profile nowhere.toml"), 2, "cannot read the profile nowhere.toml"),
         ("pcap --anonymize-key open.key -".to_owned(), 2, "--anonymize <WHOSE>"),

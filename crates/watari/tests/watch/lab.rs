@@ -68,7 +68,7 @@ impl Live {
     fn start(dir: &Path) -> Self {
         certificates(dir);
         let receiver = Receiver::start();
-        let tell = format!("journal = 'alerts.json'\n[[tell]]\ntype = 'webhook'\nurl = '{}'\n", receiver.url);
+        let tell = format!("journal = 'alerts.json'\n[[receiver]]\ntype = 'webhook'\nurl = '{}'\n", receiver.url);
         fs::write(dir.join("watch.toml"), tell).unwrap();
         let judge = judge(dir, "judge");
         let sensor = format!("live -i lo --port 8080 --states --profile profile.toml --report-to {JUDGE} --node s1");

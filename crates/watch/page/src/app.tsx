@@ -193,7 +193,7 @@ function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
     `${count(sensor.evicted)} connections evicted, ${count(sensor.untracked)} packets of untracked connections`,
     `${count(sensor.stray)} stray packets`,
     ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} capture threads hang`] : []),
-    ...(sensor.unwatched + sensor.untold > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.untold)} events or server seconds left out`] : []),
+    ...(sensor.unwatched + sensor.uncounted > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.uncounted)} events or server seconds left out`] : []),
     ...(lost > 0 ? [`${count(lost)} server seconds lost while disconnected`] : []),
     ...(refused > 0 ? [`${count(refused)} server seconds refused because of impossible times`] : []),
     ...(ahead === null ? [] : [`its clock is ${offset(ahead)}`]),

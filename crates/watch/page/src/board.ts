@@ -42,7 +42,7 @@ export interface Sensor {
   untracked: number;
   stray: number;
   // Seconds of servers that were not reported, because there were too many.
-  untold: number;
+  uncounted: number;
   // Number of events at servers that are not watched, because there are too many.
   unwatched: number;
   // Threads that are behind the others, for which the board does not wait.

@@ -68,7 +68,7 @@ export function sensor(parts: Partial<Sensor> = {}): Sensor {
     evicted: 0,
     untracked: 0,
     stray: 0,
-    untold: 0,
+    uncounted: 0,
     unwatched: 0,
     hanging: 0,
     away: false,

@@ -74,7 +74,7 @@ impl Backlog {
 
     /// Stores a report of the thread `part`. A report that is longer than a message is split. Only the last message has
     /// the thread's new time, so that nothing is judged before all of it has arrived.
-    pub fn tell(&mut self, part: u8, report: &Report) {
+    pub fn add(&mut self, part: u8, report: &Report) {
         let mut chunks = report.tallies.chunks(TALLIES_MAX);
         let mut chunk = chunks.next().unwrap_or_default();
         for next in chunks {

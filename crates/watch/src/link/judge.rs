@@ -18,18 +18,18 @@ use crate::report::Report;
 
 /// Passes the reports of sensors to a board. It outlives the [`Listening`](super::Listening) that serves it.
 #[derive(Debug, Clone)]
-pub struct Judge(Arc<Desk>);
+pub struct Judge(Arc<JudgeShared>);
 
 #[derive(Debug)]
-struct Desk {
+struct JudgeShared {
     board: Arc<Mutex<Board>>,
     clock: Clock,
     run: u64,
-    state: Mutex<State>,
+    state: Mutex<JudgeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JudgeState {
     books: Books,
     seats: BTreeMap<NodeName, TakenSeat>,
     /// The number of the latest seat.
@@ -84,7 +84,7 @@ impl Judge {
     /// A judge for this board.
     pub fn new(board: Arc<Mutex<Board>>, clock: Clock) -> Self {
         let run = rand::random();
-        Self(Arc::new(Desk { board, clock, run, state: Mutex::default() }))
+        Self(Arc::new(JudgeShared { board, clock, run, state: Mutex::default() }))
     }
 
     pub fn counts(&self) -> JudgeCounts {
@@ -139,7 +139,7 @@ impl Judge {
     }
 
     /// Lock order: this before the board.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JudgeState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -22,7 +22,7 @@ use super::serve::{Ended, dismiss, serve};
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenShared>,
 }
 
 /// A judge cannot listen.
@@ -36,7 +36,7 @@ pub enum ListenError {
     Listener(#[from] io::Error),
 }
 
-struct Shared {
+struct ListenShared {
     identity: Identity,
     judge: Judge,
     /// Connections without a hello of a sensor, and those that are being refused.
@@ -44,9 +44,9 @@ struct Shared {
     complaints: Mutex<Complaints>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ListenShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("node", self.identity.node()).finish_non_exhaustive()
+        f.debug_struct("ListenShared").field("node", self.identity.node()).finish_non_exhaustive()
     }
 }
 
@@ -60,7 +60,7 @@ impl Listening {
         let listener = TcpListener::from_std(listener)?;
         let unidentified = Unidentified::new(UNIDENTIFIED);
         let complaints = Mutex::new(Complaints::new(Instant::now()));
-        let shared = Shared { identity, judge, unidentified, complaints };
+        let shared = ListenShared { identity, judge, unidentified, complaints };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -94,7 +94,7 @@ impl Listening {
 
 /// The peer is not a node of the cluster.
 #[derive(Debug, thiserror::Error)]
-enum Stranger {
+enum IdentifyError {
     #[error("TLS: {0}")]
     Tls(io::Error),
     #[error("its certificate identifies no node")]
@@ -110,7 +110,7 @@ struct Met {
     is_sensor: bool,
 }
 
-impl Shared {
+impl ListenShared {
     /// Serves a connection, unless another one needs its slot before a sensor's hello.
     async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
         let (place, crowded_out) = place;
@@ -145,19 +145,19 @@ impl Shared {
         }
     }
 
-    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, Stranger> {
+    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, IdentifyError> {
         let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
         let accepted = async {
             tcp.readable().await?;
             place.spoke();
             acceptor.accept(tcp).await
         };
-        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| Stranger::Slow)?;
-        let stream = accepted.map_err(Stranger::Tls)?;
+        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| IdentifyError::Slow)?;
+        let stream = accepted.map_err(IdentifyError::Tls)?;
         let _ = stream.get_ref().0.set_nodelay(true);
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
-        let (node, roles) = certificate.ok_or(Stranger::Certificate)?;
+        let (node, roles) = certificate.ok_or(IdentifyError::Certificate)?;
         Ok(Met { stream, node, is_sensor: roles.contains(&Role::Sensor) })
     }
 

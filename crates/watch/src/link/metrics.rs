@@ -9,11 +9,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::judge::Judge;
-use super::reporter::Shared;
+use super::reporter::ReporterShared;
 
 /// The metrics of a [`Reporter`](super::Reporter).
 #[derive(Debug)]
-pub struct ReporterMetrics(pub(super) Arc<Shared>);
+pub struct ReporterMetrics(pub(super) Arc<ReporterShared>);
 
 impl Collector for ReporterMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

@@ -21,8 +21,8 @@ use crate::report::Report;
 /// Dropping it ends it; [`Reporter::finish`] sends the rest first.
 #[derive(Debug)]
 pub struct Reporter {
-    shared: Arc<Shared>,
-    telling: JoinHandle<()>,
+    shared: Arc<ReporterShared>,
+    link_task: JoinHandle<()>,
 }
 
 /// Options of a reporter.
@@ -95,15 +95,15 @@ impl Reporter {
             return Err(StartError::Role(identity.node().clone()));
         }
         let Options { limits, backoff, clock } = options;
-        let shared = Arc::new(Shared::new(limits, clock));
-        let telling = Telling { shared: Arc::clone(&shared), address, identity, backoff };
-        Ok(Self { shared, telling: tokio::spawn(telling.run()) })
+        let shared = Arc::new(ReporterShared::new(limits, clock));
+        let link_task = LinkTask { shared: Arc::clone(&shared), address, identity, backoff };
+        Ok(Self { shared, link_task: tokio::spawn(link_task.run()) })
     }
 
     /// Takes a report of the thread `part`. Each thread has to report once a second, even without events, because only
     /// reports show that it runs. Never blocks.
-    pub fn tell(&self, part: u8, report: &Report) {
-        self.shared.backlog().tell(part, report);
+    pub fn report(&self, part: u8, report: &Report) {
+        self.shared.backlog().add(part, report);
         self.shared.changed.notify_one();
     }
 
@@ -121,31 +121,31 @@ impl Reporter {
     pub async fn finish(mut self, limit: Duration) -> ReporterCounts {
         self.shared.end();
         // The counts show whether all was sent in time.
-        let _ = timeout(limit, &mut self.telling).await;
+        let _ = timeout(limit, &mut self.link_task).await;
         self.counts()
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.telling.abort();
+        self.link_task.abort();
     }
 }
 
 /// State that capture threads and the link share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ReporterShared {
     /// A random number, by which judges distinguish the runs of this sensor.
     run: u64,
     clock: Clock,
     backlog: Mutex<Backlog>,
     changed: Notify,
     is_ending: watch::Sender<bool>,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LinkState {
     is_connected: bool,
     connections: u64,
     judge: Option<u64>,
@@ -153,7 +153,7 @@ struct State {
     trouble: Option<String>,
 }
 
-impl Shared {
+impl ReporterShared {
     fn new(limits: Limits, clock: Clock) -> Self {
         Self {
             run: rand::random(),
@@ -226,20 +226,20 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The task that connects and sends.
-struct Telling {
-    shared: Arc<Shared>,
+struct LinkTask {
+    shared: Arc<ReporterShared>,
     address: String,
     identity: Identity,
     backoff: Backoff,
 }
 
-impl Telling {
+impl LinkTask {
     async fn run(self) {
         let mut wait = self.backoff.first;
         while !self.shared.is_done() {
@@ -263,7 +263,7 @@ impl Telling {
         let connected = Session::connect(&self.shared, &self.address, &self.identity).await;
         let session = connected.map_err(|error| (error, false))?;
         info!(address = self.address, judge = %session.judge(), "connected to the judge");
-        session.tell().await.map_err(|error| (error, true))
+        session.send_reports().await.map_err(|error| (error, true))
     }
 
     fn complain(&self, error: &LinkError) {

@@ -17,7 +17,7 @@ use watari_wire::{NodeName, Role};
 use super::backlog::Cursor;
 use super::clock::Offsets;
 use super::inbox::Inbox;
-use super::reporter::Shared;
+use super::reporter::ReporterShared;
 use super::wire::{self, FromJudge, FromSensor, HEARTBEAT, TalkError};
 
 /// A connection to a judge failed.
@@ -45,7 +45,7 @@ pub enum LinkError {
 
 /// A connection on which the judge has acknowledged reports.
 pub(super) struct Session<'a> {
-    shared: &'a Shared,
+    shared: &'a ReporterShared,
     judge: NodeName,
     inbox: Inbox,
     to: WriteHalf<TlsStream<TcpStream>>,
@@ -66,11 +66,15 @@ enum Turn {
 
 impl<'a> Session<'a> {
     /// Connects to the judge at `address`, with any name.
-    pub(super) async fn connect(shared: &'a Shared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
+    pub(super) async fn connect(
+        shared: &'a ReporterShared,
+        address: &str,
+        identity: &Identity,
+    ) -> Result<Self, LinkError> {
         timeout(CONNECT_MAX, Self::connect_slowly(shared, address, identity)).await.map_err(|_| LinkError::Slow)?
     }
 
-    async fn connect_slowly(shared: &'a Shared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
+    async fn connect_slowly(shared: &'a ReporterShared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
         let tcp = TcpStream::connect(address).await.map_err(LinkError::Connect)?;
         tcp.set_nodelay(true).map_err(LinkError::Connect)?;
         let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
@@ -96,7 +100,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends reports, until the sensor ends and all are taken.
-    pub(super) async fn tell(mut self) -> Result<(), LinkError> {
+    pub(super) async fn send_reports(mut self) -> Result<(), LinkError> {
         while !self.shared.is_done() {
             match self.turn().await? {
                 Turn::Hear(message) => self.hear(message)?,
@@ -155,7 +159,7 @@ impl<'a> Session<'a> {
 }
 
 async fn greeted(
-    shared: &Shared,
+    shared: &ReporterShared,
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
 ) -> Result<Cursor, LinkError> {

@@ -118,7 +118,7 @@ impl World {
         match step {
             Step::Tell(count) => {
                 self.at_s += 1;
-                self.backlog.tell(0, &report(self.at_s, self.told..self.told + count));
+                self.backlog.add(0, &report(self.at_s, self.told..self.told + count));
                 self.told += count;
             }
             Step::Send => {
@@ -209,7 +209,7 @@ impl World {
 /// Limits of a few reports.
 fn tight() -> Limits {
     let mut backlog = Backlog::new(Limits::default());
-    backlog.tell(0, &report(1, 0..2));
+    backlog.add(0, &report(1, 0..2));
     Limits { span: Duration::from_secs(20), len: backlog.held_len() * 6 }
 }
 
@@ -241,9 +241,9 @@ proptest! {
 #[test]
 fn a_long_report_goes_in_parts_and_time_with_the_last() {
     let mut backlog = Backlog::new(Limits::default());
-    backlog.tell(3, &report(7, 0..1));
+    backlog.add(3, &report(7, 0..1));
     let len = 2 * TALLIES_MAX as u64 + 5;
-    backlog.tell(3, &report(8, 0..len));
+    backlog.add(3, &report(8, 0..len));
     let mut cursor = Cursor::behind(1);
     let mut seen = Vec::new();
     while let Some(message) = cursor.next(&backlog) {
@@ -257,12 +257,12 @@ fn a_long_report_goes_in_parts_and_time_with_the_last() {
 #[test]
 fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
     let mut backlog = Backlog::new(Limits { span: Duration::from_secs(10), len: usize::MAX });
-    backlog.tell(0, &report(1, 0..2));
-    backlog.tell(0, &report(2, 2..5));
+    backlog.add(0, &report(1, 0..2));
+    backlog.add(0, &report(2, 2..5));
     backlog.take(Taken { number: 1, told: 2, missed: 0 }).unwrap();
-    backlog.tell(0, &report(12, 5..6));
+    backlog.add(0, &report(12, 5..6));
     assert_eq!((backlog.lost(), backlog.told()), (0, 6));
-    backlog.tell(0, &report(13, 6..7));
+    backlog.add(0, &report(13, 6..7));
     assert_eq!(backlog.lost(), 3);
     // The judge had the report, and could not acknowledge it.
     backlog.take(Taken { number: 2, told: 5, missed: 0 }).unwrap();
@@ -272,7 +272,7 @@ fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
 #[test]
 fn no_judge_takes_what_was_not_told() {
     let mut backlog = Backlog::new(Limits::default());
-    backlog.tell(0, &report(1, 0..2));
+    backlog.add(0, &report(1, 0..2));
     let taken = Taken { number: 1, told: 2, missed: 0 };
     for wrong in [Taken { number: 2, ..taken }, Taken { told: 3, ..taken }, Taken { missed: 3, ..taken }] {
         assert_eq!(backlog.take(wrong), Err(FalseTaking(wrong.number)));
@@ -284,7 +284,7 @@ fn no_judge_takes_what_was_not_told() {
 fn a_cursor_waits_for_the_judge() {
     let mut backlog = Backlog::new(Limits::default());
     for at_s in 0..100 {
-        backlog.tell(0, &report(at_s, 0..0));
+        backlog.add(0, &report(at_s, 0..0));
     }
     let mut cursor = Cursor::behind(0);
     let first: Vec<_> = std::iter::from_fn(|| cursor.next(&backlog)).collect();

@@ -162,22 +162,22 @@ impl FromJudge {
 }
 
 /// A message of one side, with its maximum length.
-pub trait Spoken: Serialize + DeserializeOwned {
+pub trait LinkFrame: Serialize + DeserializeOwned {
     /// Of the encoding, in bytes.
     const LEN_MAX: usize;
 }
 
-impl Spoken for FromSensor {
+impl LinkFrame for FromSensor {
     /// The largest report fits.
     const LEN_MAX: usize = 288 << 10;
 }
 
-impl Spoken for FromJudge {
+impl LinkFrame for FromJudge {
     const LEN_MAX: usize = 1 << 10;
 }
 
 /// A message with its length before it.
-pub fn encode<T: Spoken>(message: &T) -> Result<Vec<u8>, TalkError> {
+pub fn encode<T: LinkFrame>(message: &T) -> Result<Vec<u8>, TalkError> {
     let mut bytes = postcard::to_extend(message, vec![0; LEN_LEN]).map_err(TalkError::Unreadable)?;
     let len = bytes.len() - LEN_LEN;
     if len > T::LEN_MAX {
@@ -188,7 +188,7 @@ pub fn encode<T: Spoken>(message: &T) -> Result<Vec<u8>, TalkError> {
 }
 
 /// Decodes the bytes behind a length.
-pub fn decode<T: Spoken>(bytes: &[u8]) -> Result<T, TalkError> {
+pub fn decode<T: LinkFrame>(bytes: &[u8]) -> Result<T, TalkError> {
     let (message, rest) = postcard::take_from_bytes(bytes).map_err(TalkError::Unreadable)?;
     if rest.is_empty() { Ok(message) } else { Err(TalkError::Trailing(rest.len())) }
 }
@@ -211,7 +211,7 @@ pub(super) async fn greet(
 }
 
 /// Sends a message.
-pub(super) async fn send<T: Spoken>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<(), TalkError> {
+pub(super) async fn send<T: LinkFrame>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<(), TalkError> {
     write(to, &encode(message)?).await
 }
 
@@ -226,11 +226,11 @@ pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> R
 
 /// Receives a message. It allocates memory as bytes arrive, not by the announced length. Fails if the peer sends
 /// nothing for [`SILENCE_MAX`].
-pub(super) async fn receive<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
+pub(super) async fn receive<T: LinkFrame>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
     tokio::time::timeout(SILENCE_MAX, read(from)).await.map_err(|_| TalkError::Silent)?
 }
 
-async fn read<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
+async fn read<T: LinkFrame>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
     let len = from.read_u32().await? as usize;
     if len > T::LEN_MAX {
         return Err(TalkError::TooLong(len));

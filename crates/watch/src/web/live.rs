@@ -27,7 +27,7 @@ pub(super) fn respond(
 ) -> Response<Body> {
     // The channel has room for one tick, which waits for the previous one.
     let (sender, body) = Channel::new(1);
-    tokio::spawn(shutdown.run_until_cancelled_owned(tell(ticks, sender, keep_alive)));
+    tokio::spawn(shutdown.run_until_cancelled_owned(push(ticks, sender, keep_alive)));
     head(Either::Right(body))
 }
 
@@ -40,10 +40,10 @@ pub(super) fn head(body: Body) -> Response<Body> {
 }
 
 /// Sends ticks until the viewer or their source ends.
-async fn tell(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep_alive: Duration) {
+async fn push(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep_alive: Duration) {
     ticks.mark_changed();
     loop {
-        let told = match timeout(keep_alive, ticks.changed()).await {
+        let changed = match timeout(keep_alive, ticks.changed()).await {
             Ok(Ok(())) => {
                 let tick = ticks.borrow_and_update().clone();
                 event(&mut viewer, tick).await
@@ -51,7 +51,7 @@ async fn tell(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep
             Ok(Err(_)) => return,
             Err(_) => viewer.send_data(NOTHING).await,
         };
-        if told.is_err() {
+        if changed.is_err() {
             return;
         }
     }

@@ -20,10 +20,10 @@ async fn two_sensors_have_one_board() {
     let watching = Watching::start(dir.path());
     let (first, second) = (start(dir.path(), "s1", watching.address), start(dir.path(), "s2", watching.address));
     // Both sensors watch the same server. One has two capture threads.
-    first.tell(0, &report(NOW_S - 2, 3));
-    first.tell(1, &report(NOW_S - 2, 4));
-    first.tell(0, &report(NOW_S - 1, 5));
-    second.tell(0, &report(NOW_S - 1, 9));
+    first.report(0, &report(NOW_S - 2, 3));
+    first.report(1, &report(NOW_S - 2, 4));
+    first.report(0, &report(NOW_S - 1, 5));
+    second.report(0, &report(NOW_S - 1, 9));
     all_taken(&first).await;
     all_taken(&second).await;
     assert_eq!(watching.opened("s1"), [(NOW_S - 2, 7), (NOW_S - 1, 5)]);
@@ -37,7 +37,7 @@ async fn a_sensor_that_ends_tells_the_rest_and_is_away() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
-    reporter.tell(0, &report(NOW_S - 1, 3));
+    reporter.report(0, &report(NOW_S - 1, 3));
     let counts = reporter.finish(Duration::from_mins(1)).await;
     assert_eq!((counts.is_untaken, counts.told, counts.lost), (false, 1, 0));
     wait_until("the sensor is away", || watching.sensor("s1")["away"] == true).await;
@@ -50,7 +50,7 @@ async fn an_end_without_a_judge_takes_no_longer_than_it_may() {
     let mut watching = Watching::start(dir.path());
     watching.stop().await;
     let reporter = start(dir.path(), "s1", watching.address);
-    reporter.tell(0, &report(NOW_S, 3));
+    reporter.report(0, &report(NOW_S, 3));
     assert!(reporter.finish(Duration::from_millis(50)).await.is_untaken);
     // Without reports there is nothing to wait for.
     let reporter = start(dir.path(), "s1", watching.address);
@@ -63,7 +63,7 @@ async fn a_report_that_is_empty_says_that_the_sensor_listens() {
     let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let at = Timestamp(NOW_S * 1_000_000_000);
-    reporter.tell(0, &Report { tallies: Vec::new(), at, ..report(NOW_S, 0) });
+    reporter.report(0, &Report { tallies: Vec::new(), at, ..report(NOW_S, 0) });
     all_taken(&reporter).await;
     let sensor = watching.sensor("s1");
     assert_eq!((&sensor["heard"], &sensor["away"]), (&seconds(NOW_S), &false.into()));
@@ -95,7 +95,7 @@ async fn times_that_cannot_be_are_refused_and_counted() {
         odd.tallies.push((server(), second, odd.tallies[0].2));
     }
     odd.at = Timestamp(u64::MAX);
-    reporter.tell(0, &odd);
+    reporter.report(0, &odd);
     all_taken(&reporter).await;
     assert_eq!(watching.opened("s1"), [(NOW_S, 1)]);
     let sensor = watching.sensor("s1");
@@ -116,7 +116,7 @@ async fn what_comes_late_is_judged_second_by_second() {
     let stopped = Tally { unanswered: 50, ..Tally::default() };
     for back in (0..300).rev() {
         let tally = if (100..200).contains(&back) { stopped } else { normal };
-        reporter.tell(0, &report_of(NOW_S - 1 - back, tally));
+        reporter.report(0, &report_of(NOW_S - 1 - back, tally));
     }
     let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     all_taken(&reporter).await;
@@ -137,7 +137,7 @@ async fn a_judge_with_the_clock_of_the_system_takes_what_is_now() {
     let watching = Watching::start_at(dir.path(), anywhere(), (judge, board));
     let reporter = start(dir.path(), "s1", watching.address);
     let now_s = Clock::system().now().0 / 1_000_000_000;
-    reporter.tell(0, &report(now_s, 2));
+    reporter.report(0, &report(now_s, 2));
     all_taken(&reporter).await;
     assert_eq!(watching.opened("s1"), [(now_s, 2)]);
 }

@@ -23,7 +23,7 @@ async fn a_connection_that_is_cut_costs_nothing() {
     for round in 0..5 {
         for second in 0..50 {
             let at_s = NOW_S - 250 + round * 50 + second;
-            reporter.tell(0, &report(at_s, 1));
+            reporter.report(0, &report(at_s, 1));
             expected.push((at_s, 1));
         }
         watching.stop().await;
@@ -45,12 +45,12 @@ async fn a_judge_that_is_new_gets_the_past() {
     let mut watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     for back in (10..100).rev() {
-        reporter.tell(0, &report(NOW_S - back, 1));
+        reporter.report(0, &report(NOW_S - back, 1));
     }
     all_taken(&reporter).await;
     watching.stop().await;
     for back in (0..10).rev() {
-        reporter.tell(0, &report(NOW_S - back, 1));
+        reporter.report(0, &report(NOW_S - back, 1));
     }
     let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     wait_until("another judge is there", || reporter.counts().judges == 2).await;
@@ -70,7 +70,7 @@ async fn what_a_full_backlog_drops_is_counted_on_both_sides() {
     let options = Options { limits, ..options() };
     let reporter = Reporter::start(watching.address.to_string(), identity(dir.path(), "s1"), options).unwrap();
     for back in (0..200).rev() {
-        reporter.tell(0, &report(NOW_S - back, 1));
+        reporter.report(0, &report(NOW_S - back, 1));
     }
     let held = reporter.counts();
     assert!(held.lost > 100 && held.lost < 200 && held.held_len <= 4_000, "{held:?}");
@@ -95,7 +95,7 @@ async fn another_connection_of_a_sensor_takes_the_place_of_the_first() {
     wait_until("the first is there", || first.counts().is_connected).await;
     let second = start(dir.path(), "s1", watching.address);
     trouble(&first, "another sensor has connected as s1").await;
-    second.tell(0, &report(NOW_S, 1));
+    second.report(0, &report(NOW_S, 1));
     all_taken(&second).await;
     let counts = watching.judge.counts();
     assert_eq!((counts.connected, counts.replaced, counts.welcomed), (1, 1, 2));
@@ -125,7 +125,7 @@ async fn a_judge_that_is_slow_costs_no_memory() {
     let mut long = report(NOW_S, 1);
     long.tallies = vec![long.tallies[0]; 1_000];
     for _ in 0..1_000 {
-        reporter.tell(0, &long);
+        reporter.report(0, &long);
         assert!(reporter.counts().held_len <= 1 << 20);
     }
     let counts = reporter.counts();

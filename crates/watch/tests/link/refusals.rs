@@ -66,7 +66,7 @@ async fn silent_connections_keep_no_sensor_out() {
         silent.push(TcpStream::connect(watching.address).await.unwrap());
     }
     let reporter = start(dir.path(), "s1", watching.address);
-    reporter.tell(0, &report(NOW_S - 1, 3));
+    reporter.report(0, &report(NOW_S - 1, 3));
     all_taken(&reporter).await;
     assert_eq!(watching.judge.counts().welcomed, 1);
     wait_until("silent connections are closed", || watching.judge.counts().crowded > 200).await;
@@ -96,7 +96,7 @@ async fn a_judge_survives_what_sensors_say() {
         watching.refusal(expected).await;
     }
     let reporter = start(dir.path(), "s1", watching.address);
-    reporter.tell(0, &report(NOW_S, 1));
+    reporter.report(0, &report(NOW_S, 1));
     all_taken(&reporter).await;
     assert_eq!(watching.judge.counts().refused, 7);
 }

@@ -11,7 +11,7 @@ fn plan(from: u64, to: u64) -> Plan {
     Plan {
         from,
         to,
-        step: Step::Factor(2.0),
+        step: LevelStep::Factor(2.0),
         resolution: 0.05,
         repeats: 1,
         runs_max: 1000,
@@ -77,7 +77,7 @@ fn every_arrow_of_the_picture() {
 
 #[test]
 fn increments_go_up_and_down() {
-    let plan = |from| Plan { step: Step::Increment(100), resolution: 0.5, ..plan(from, 1000) };
+    let plan = |from| Plan { step: LevelStep::Increment(100), resolution: 0.5, ..plan(from, 1000) };
     let up = [(100, Met), (200, Met), (300, Missed)];
     assert_eq!(follow(plan(100), &up), finding(Some(200), Some(300), 3, Ended::Found));
     let down = [(250, Missed), (150, Missed), (50, Met), (100, Met)];
@@ -163,10 +163,10 @@ fn reports_that_nobody_asked_for_change_nothing() {
 
 #[test]
 fn steps_are_read() {
-    assert_eq!("x1.5".parse(), Ok(Step::Factor(1.5)));
-    assert_eq!("+100".parse(), Ok(Step::Increment(100)));
+    assert_eq!("x1.5".parse(), Ok(LevelStep::Factor(1.5)));
+    assert_eq!("+100".parse(), Ok(LevelStep::Increment(100)));
     for text in ["", "2", "x1", "x0.5", "xnan", "xinf", "+0", "+-1", "+1.5", "-1"] {
-        assert_eq!(text.parse::<Step>(), Err(NoStep), "{text}");
+        assert_eq!(text.parse::<LevelStep>(), Err(NoStep), "{text}");
     }
 }
 
@@ -178,9 +178,9 @@ fn plans_that_cannot_be_followed_are_refused() {
         (Plan { from: 0, ..good.clone() }, PlanError::Levels(0, LEVEL_MAX)),
         (Plan { from: 3, to: 2, ..good.clone() }, PlanError::Levels(3, 2)),
         (Plan { to: LEVEL_MAX + 1, ..good.clone() }, PlanError::Levels(1, LEVEL_MAX + 1)),
-        (Plan { step: Step::Factor(1.0), ..good.clone() }, PlanError::Step),
-        (Plan { step: Step::Factor(f64::INFINITY), ..good.clone() }, PlanError::Step),
-        (Plan { step: Step::Increment(0), ..good.clone() }, PlanError::Step),
+        (Plan { step: LevelStep::Factor(1.0), ..good.clone() }, PlanError::LevelStep),
+        (Plan { step: LevelStep::Factor(f64::INFINITY), ..good.clone() }, PlanError::LevelStep),
+        (Plan { step: LevelStep::Increment(0), ..good.clone() }, PlanError::LevelStep),
         (Plan { resolution: 0.0, ..good.clone() }, PlanError::Resolution(0.0)),
         (Plan { resolution: 1.0, ..good.clone() }, PlanError::Resolution(1.0)),
         (Plan { repeats: 2, ..good.clone() }, PlanError::Repeats(2)),
@@ -243,7 +243,7 @@ proptest! {
     fn a_sharp_knee_is_found(
         knee in 1_u64..100_000, from in 1_u64..100_000, repeats in 0_u32..3, factor in 1.1_f64..4.0, resolution in 0.001_f64..0.5,
     ) {
-        let plan = Plan { step: Step::Factor(factor), repeats: 2 * repeats + 1, resolution, ..plan(from, 1_000_000) };
+        let plan = Plan { step: LevelStep::Factor(factor), repeats: 2 * repeats + 1, resolution, ..plan(from, 1_000_000) };
         let found = drive(plan, |level| if level <= knee { Met } else { Missed });
         let (level, missed) = (found.level.unwrap(), found.missed.unwrap());
         prop_assert!(level <= knee && knee < missed, "{:?}", found);

@@ -47,7 +47,7 @@ impl Jsse {
         };
         let key = file_stem(offer.key);
         let task = format!("{} {key} {} {}", offer.own_name, work.bulk_bytes, work.connections);
-        let answer = jvm.ask(&task, jvm::patience(work))?;
+        let answer = jvm.ask(&task, jvm::answer_timeout(work))?;
         self.jvm = Some(jvm);
         Ok(answer)
     }

@@ -23,7 +23,7 @@ use crate::suites::Work;
 use crate::suites::certificates::{Certificates, HOST, Identity};
 use crate::suites::loopback::{self, Channel, Client, Connected, Server, Session};
 use crate::suites::row::Measured;
-use kept::KeptSessions;
+use kept::StoredSessions;
 
 pub(crate) struct OpenSsl<'a> {
     certificates: &'a Certificates,
@@ -131,14 +131,14 @@ impl Server for OpenSslServer {
 
 struct OpenSslClient {
     new: SslConnector,
-    kept: KeptSessions,
+    kept: StoredSessions,
 }
 
 impl OpenSslClient {
     fn new(offer: &Offer, identity: Option<&Identity>) -> Result<Self, ErrorStack> {
         Ok(Self {
             new: client_context(offer, identity)?.build(),
-            kept: KeptSessions::new(client_context(offer, identity)?)?,
+            kept: StoredSessions::new(client_context(offer, identity)?)?,
         })
     }
 }

@@ -20,7 +20,7 @@ use watari_bench::tls::Resume;
 
 use self::prediction::Predict;
 use self::search::{Found, SearchOptions};
-use super::options::{FleetOptions, Patience, Protocol, Target, Tls};
+use super::options::{FleetOptions, Protocol, Target, TimeoutOptions, Tls};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
@@ -41,7 +41,7 @@ pub(crate) struct Capacity {
     #[command(flatten)]
     protocol: Protocol,
     #[command(flatten)]
-    patience: Patience,
+    timeouts: TimeoutOptions,
     #[command(flatten)]
     tls: Tls,
     #[command(flatten)]
@@ -70,7 +70,7 @@ status: 0 done, 1 no load meets the conditions, or a worker was lost, 2 wrong us
 
 /// The output of `--json`.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CapacityReport<'a> {
     run: &'a Run,
     /// `null`: the capacity was given.
     search: Option<&'a Found>,
@@ -91,7 +91,7 @@ impl Capacity {
             (Some(demand), Some(capacity)) => Some(self.predict.predict(&demand, capacity)?),
             _ => None,
         };
-        let told = Told { run: &run, search: found.as_ref(), prediction: prediction.as_ref() };
+        let told = CapacityReport { run: &run, search: found.as_ref(), prediction: prediction.as_ref() };
         if let (Some(mut file), Some(found)) = (file, &found) {
             let page = page(&run, &found.curve, &found.finding, &told.to_string());
             file.write_all(page.as_bytes()).map_err(Failure::Output)?;
@@ -130,14 +130,14 @@ impl Capacity {
             stop: Stop::default(),
             protocol: self.protocol.plan(),
             tls: self.tls.options(Resume::Full)?,
-            timeouts: self.patience.timeouts(),
+            timeouts: self.timeouts.timeouts(),
             threads: usize::from(self.threads),
         };
         self.search.run(base, &self.fleet, !self.json)
     }
 }
 
-impl std::fmt::Display for Told<'_> {
+impl std::fmt::Display for CapacityReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(found) = self.search {
             write!(f, "\n{found}")?;

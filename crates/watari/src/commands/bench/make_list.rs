@@ -59,7 +59,7 @@ impl MakeList {
         let log = File::open(path).map_err(|error| MakeError::Log { file: name.clone(), error })?;
         let clients = if self.from_anywhere { Clients::Any } else { Clients::AsLogged };
         let count = FromLog { clients, tls: self.tls_share }.write(&name, BufReader::new(log), out)?;
-        tell(&name, &count);
+        print_line(&name, &count);
         Ok(())
     }
 
@@ -69,13 +69,13 @@ impl MakeList {
 }
 
 /// Reports the lines of the log that were skipped.
-fn tell(name: &str, count: &LogCount) {
+fn print_line(name: &str, count: &LogCount) {
     for bad in &count.first_bad {
-        output::tell(format_args!("watari: skipped {bad}"));
+        output::print_line(format_args!("watari: skipped {bad}"));
     }
     if count.bad > count.first_bad.len() as u64 {
         let all = count.good + count.bad;
-        output::tell(format_args!("watari: skipped {} of {all} lines of {name}", count.bad));
+        output::print_line(format_args!("watari: skipped {} of {all} lines of {name}", count.bad));
     }
 }
 

@@ -11,7 +11,7 @@ mod tls;
 
 pub(super) use fleet::{FleetOptions, StaggeredFleetOptions};
 pub(super) use flow::Flow;
-pub(super) use load::{Load, Patience};
+pub(super) use load::{Load, TimeoutOptions};
 pub(super) use protocol::{Protocol, Version};
 pub(super) use report::Report;
 pub(super) use target::Target;

@@ -10,7 +10,7 @@ use watari_bench::suites::{EngineName, Plan, Report, Row, Work, measure};
 
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// Measure the cost of cipher suites, and the savings of session resumption
 ///
@@ -68,13 +68,13 @@ fn size(text: &str) -> Result<ByteSize, &'static str> {
 fn progress(row: &Row) {
     if io::stderr().is_terminal() {
         let failed = if row.measured.is_ok() { "" } else { ": failed" };
-        tell(format_args!("{} {}{failed}", row.engine, row.suite));
+        print_line(format_args!("{} {}{failed}", row.engine, row.suite));
     }
 }
 
 fn tell_absent(report: &Report) {
     for (engine, why) in &report.absent {
-        tell(format_args!("watari: without {engine}: {why}"));
+        print_line(format_args!("watari: without {engine}: {why}"));
     }
 }
 

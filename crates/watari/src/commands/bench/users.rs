@@ -7,7 +7,7 @@ use watari_bench::shares::Shares;
 use watari_bench::tls::Resume;
 use watari_bench::users::{Count, Settings};
 
-use super::options::{FleetOptions, Patience, Report, Target, Tls, Version};
+use super::options::{FleetOptions, Report, Target, TimeoutOptions, Tls, Version};
 use crate::failure::Failure;
 
 /// Simulate users that come, wait, and come back with their TLS sessions
@@ -58,7 +58,7 @@ struct Coming {
     #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     #[command(flatten)]
-    patience: Patience,
+    timeouts: TimeoutOptions,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,7 +87,7 @@ impl Users {
             stop: Stop::default(),
             protocol: self.version.of_one_request(),
             tls: self.tls.options(Resume::Reuse)?,
-            timeouts: self.coming.patience.timeouts(),
+            timeouts: self.coming.timeouts.timeouts(),
             threads: usize::from(self.coming.threads),
         };
         let fleet = self.fleet.fleet(&plan)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use watari_bench::duration::Span;
 use watari_capture::privileges::{self, Keep, PrivilegesError};
-use watari_watch::tell;
+use watari_watch::alerting;
 
 use crate::failure::Failure;
 
@@ -39,7 +39,7 @@ pub(super) struct Outlets {
 pub(super) struct Opened {
     pub(super) page: Option<Page>,
     pub(super) metrics: Option<TcpListener>,
-    pub(super) tell: tell::Config,
+    pub(super) alerting: alerting::Config,
 }
 
 /// A page with a listener, before its server starts.
@@ -50,17 +50,17 @@ pub(super) struct Page {
 
 impl Outlets {
     pub(super) fn open(&self) -> Result<Opened, Failure> {
-        let tell = self.config.as_deref().map(tell::Config::load).transpose()?.unwrap_or_default();
+        let alerting = self.config.as_deref().map(alerting::Config::load).transpose()?.unwrap_or_default();
         let page = self.page.map(listen).transpose()?;
         let page = page.map(|listener| Page { listener, hosts: self.page_hosts.clone() });
-        Ok(Opened { page, metrics: self.metrics.map(listen).transpose()?, tell })
+        Ok(Opened { page, metrics: self.metrics.map(listen).transpose()?, alerting })
     }
 
     /// Drops all privileges except those that alerts need. Call it before any thread starts, and before any untrusted
     /// input is read. `names`: keeps the privileges that look up names of other machines.
     pub(super) fn drop_privileges(&self, opened: &Opened, names: bool) -> Result<(), Failure> {
         let mut keep = Keep { user: privileges::user().map(|_| self.user.clone()), names, ..Keep::default() };
-        opened.tell.keep(&mut keep);
+        opened.alerting.keep(&mut keep);
         let dropped = privileges::drop_all(&keep).map_err(|error| match error {
             PrivilegesError::User { .. } => Failure::User(error),
             other => other.into(),

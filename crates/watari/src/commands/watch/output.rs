@@ -147,7 +147,7 @@ fn overview(summary: &Summary) -> String {
         (counts.stray, "packets belong to no connection"),
         (counts.evicted, "connections, half open or seen from one side only, were dropped to follow others"),
         (counts.untracked, "packets of connections that were not followed: --connections-max is reached"),
-        (summary.untold, "events at more servers than are judged"),
+        (summary.uncounted, "events at more servers than are judged"),
     ] {
         if count > 0 {
             lines.push(format!("{count} {what}"));

@@ -14,7 +14,7 @@ use super::options::Options;
 use super::output::{self, Format, Output, What};
 use crate::commands::print;
 use crate::failure::Failure;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// Read captures: how each connection ended, and the states of servers
 #[derive(Args)]
@@ -85,7 +85,7 @@ impl Pcap {
         if strays > 0 {
             let (are, they) = if strays == 1 { ("packet is", "it is") } else { ("packets are", "they are") };
             let said = "dated hours ahead of the packets around";
-            tell(format_args!("watari: {strays} {are} {said}: {they} counted at the time of the packets before"));
+            print_line(format_args!("watari: {strays} {are} {said}: {they} counted at the time of the packets before"));
         }
         if self.learn {
             print(learned(&summary, profile)?.to_toml())?;
@@ -117,7 +117,7 @@ fn read<W: Write>(
             Ok(None) => break,
             Err(error) => {
                 if let Some(earlier) = failure.replace(error.into()) {
-                    tell(format_args!("watari: {earlier}"));
+                    print_line(format_args!("watari: {earlier}"));
                 }
             }
         }

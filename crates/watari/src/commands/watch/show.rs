@@ -1,7 +1,7 @@
 //! Passes captured reports to the board, and the board's changes to views, outputs and receivers of alerts.
 //!
 //! ```text
-//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, page, metrics; Teller: webhooks, ..
+//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, page, metrics; Notifier: webhooks, ..
 //!                         │  │      ▲
 //!         Printer: rows ◀─┘  ▼      │
 //!                       Reporter   Judge ◀══ sensors on other machines
@@ -20,12 +20,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use watari_capture::CaptureError;
+use watari_watch::alerting::{self, Notifier};
 use watari_watch::board::Board;
 use watari_watch::clock;
 use watari_watch::link::{Judge, JudgeMetrics, Reporter};
 use watari_watch::live::{Heard, Live};
 use watari_watch::metrics::BoardMetrics;
-use watari_watch::tell::{self, Teller};
 use watari_watch::terminal::{Choice, Key, Screen, View};
 use watari_watch::web::{self, Site};
 
@@ -59,7 +59,7 @@ pub(super) struct Show {
     board: Arc<Mutex<Board>>,
     out: Out,
     reporter: Option<Reporter>,
-    teller: Option<Teller>,
+    notifier: Option<Notifier>,
     page: Option<Ticks>,
     /// The error that ended a capture thread.
     lost: Option<CaptureError>,
@@ -100,7 +100,7 @@ impl Show {
     ) -> Result<Self, Failure> {
         let mut registry = Registry::with_prefix("watari_watch");
         registry.register_collector(Box::new(BoardMetrics(Arc::clone(board))));
-        let teller = teller(&opened.tell, &mut registry)?;
+        let notifier = notifier(&opened.alerting, &mut registry)?;
         let reporter = match elsewhere {
             Elsewhere::Nobody => None,
             Elsewhere::Judge(reporter) => {
@@ -118,7 +118,7 @@ impl Show {
         }
         let page = opened.page.map(|page| serve(page, board, &shutdown)).transpose()?;
         let out = Out::new(shown)?;
-        Ok(Self { board: Arc::clone(board), out, reporter, teller, page, lost: None, _served: shutdown.drop_guard() })
+        Ok(Self { board: Arc::clone(board), out, reporter, notifier, page, lost: None, _served: shutdown.drop_guard() })
     }
 
     /// Runs until its time is over, a signal asks the process to end, or a user quits the view. `live` has the captures
@@ -167,7 +167,7 @@ impl Show {
             Heard::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
                 if let Some(reporter) = &self.reporter {
-                    reporter.tell(part, &report);
+                    reporter.report(part, &report);
                 }
             }
             Heard::Events(events) => self.out.print(Printed::Events(events)),
@@ -191,8 +191,8 @@ impl Show {
             page.advance(&self.board);
         }
         for (sensor, change) in changes {
-            if let Some(teller) = &self.teller {
-                teller.tell(&sensor, &change);
+            if let Some(notifier) = &self.notifier {
+                notifier.notify(&sensor, &change);
             }
             self.out.print(Printed::Change(sensor, Box::new(change)));
         }
@@ -224,8 +224,8 @@ impl Show {
             }
         };
         let telling = async {
-            if let Some(teller) = self.teller {
-                teller.stop().await;
+            if let Some(notifier) = self.notifier {
+                notifier.stop().await;
             }
         };
         tokio::join!(printing, reporting, telling).0
@@ -281,13 +281,13 @@ fn serve(page: Page, board: &Arc<Mutex<Board>>, shutdown: &CancellationToken) ->
 }
 
 /// Starts the alerts, if any receivers are configured.
-fn teller(config: &tell::Config, registry: &mut Registry) -> Result<Option<Teller>, Failure> {
+fn notifier(config: &alerting::Config, registry: &mut Registry) -> Result<Option<Notifier>, Failure> {
     if config.receivers.is_empty() {
         return Ok(None);
     }
-    let teller = Teller::start(&config.receivers, config.journal.clone())?;
-    registry.register_collector(Box::new(teller.metrics()));
-    Ok(Some(teller))
+    let notifier = Notifier::start(&config.receivers, config.journal.clone())?;
+    registry.register_collector(Box::new(notifier.metrics()));
+    Ok(Some(notifier))
 }
 
 async fn next(live: &mut Option<Live>) -> Option<(u8, Heard)> {

@@ -339,7 +339,7 @@ mod tests {
             ),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"ftp://a/\" }\n"],
-                "12: \"ftp://a/\": whom to ask is given as http://HOST/PATH or https://HOST/PATH, with or without a port",
+                "12: \"ftp://a/\": expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH",
             ),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"http://a/\", copy = [\"Host\"] }\n"],

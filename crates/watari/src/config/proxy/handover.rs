@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use serde::Deserialize;
-use watari_proxy::{Damping, Equality, Governor, Handover, Metric, Slow, Terms, Unequal};
+use watari_proxy::{Damping, Equality, Governor, Handover, Metric, Slow, TransferConditions, Unequal};
 
 use crate::config::value::Span;
 
@@ -67,15 +67,15 @@ impl RawHandover {
     pub(super) fn handover(&self) -> Option<Handover> {
         let usual = Handover::default();
         (self.mode != Mode::Off).then(|| Handover {
-            terms: self.terms(usual.terms),
+            conditions: self.conditions(usual.conditions),
             length_min: self.length_min_bytes.unwrap_or(usual.length_min),
             governor: self.governor(usual.governor),
         })
     }
 
-    fn terms(&self, usual: Terms) -> Terms {
+    fn conditions(&self, usual: TransferConditions) -> TransferConditions {
         let declared = |bytes: NonZeroUsize| Equality::Declared { compared_min: bytes.get() };
-        Terms {
+        TransferConditions {
             overlap: self.overlap_bytes.unwrap_or(usual.overlap),
             equality: self.equal_by_bytes.map_or(usual.equality, declared),
         }

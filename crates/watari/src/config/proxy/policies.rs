@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
-use watari_balance::{OriginPolicy, Patience};
+use watari_balance::{HealthThresholds, OriginPolicy};
 use watari_proxy::{Balance, Check as OriginCheck, HttpCheck, Limits, PoolConfig, RetryOn};
 
 use super::RawPool;
@@ -134,9 +134,9 @@ impl Check<'_> {
             http: self.http_check(raw)?,
             interval: raw.interval.map_or(default.interval, Span::get),
             timeout: raw.timeout.map_or(default.timeout, Span::get),
-            patience: Patience {
-                fall: raw.fall.map_or(default.patience.fall, NonZeroU32::get),
-                rise: raw.rise.map_or(default.patience.rise, NonZeroU32::get),
+            thresholds: HealthThresholds {
+                fall: raw.fall.map_or(default.thresholds.fall, NonZeroU32::get),
+                rise: raw.rise.map_or(default.thresholds.rise, NonZeroU32::get),
             },
         })
     }

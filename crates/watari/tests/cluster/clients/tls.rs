@@ -1,4 +1,4 @@
-//! A TLS client with strict terms, which controls the content of each write.
+//! A TLS client with strict parameters, which controls the content of each write.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use crate::harness::wait::PATIENCE;
 
 pub(crate) use rustls::version::{TLS12, TLS13};
 
-/// The terms that a client insists on.
+/// The parameters that a client insists on.
 #[derive(Clone)]
 pub(crate) struct Taste {
     pub(crate) version: &'static SupportedProtocolVersion,

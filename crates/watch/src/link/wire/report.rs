@@ -37,7 +37,7 @@ struct WireHealth {
     stray: u64,
     dropped: u64,
     dropped_by_interface: u64,
-    untold: u64,
+    uncounted: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,10 +91,10 @@ impl WireReport {
 
 impl WireHealth {
     fn of(health: &Health) -> Self {
-        let Health { frames, counts, dropped, dropped_by_interface, untold } = *health;
+        let Health { frames, counts, dropped, dropped_by_interface, uncounted } = *health;
         let FrameCounts { segments, others } = frames;
         let Counts { evicted, untracked, stray } = counts;
-        Self { segments, others, evicted, untracked, stray, dropped, dropped_by_interface, untold }
+        Self { segments, others, evicted, untracked, stray, dropped, dropped_by_interface, uncounted }
     }
 
     fn into_health(self) -> Health {
@@ -104,7 +104,7 @@ impl WireHealth {
             counts: Counts { evicted: count(self.evicted), untracked: count(self.untracked), stray: count(self.stray) },
             dropped: count(self.dropped),
             dropped_by_interface: count(self.dropped_by_interface),
-            untold: count(self.untold),
+            uncounted: count(self.uncounted),
         }
     }
 }

@@ -15,7 +15,7 @@ fn health(count: u64) -> Health {
         counts: Counts { evicted: count, untracked: count, stray: count },
         dropped: count,
         dropped_by_interface: count,
-        untold: count,
+        uncounted: count,
     }
 }
 

@@ -85,17 +85,17 @@ impl Jvm {
     }
 
     /// Sends a task, and waits for the answer.
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, task: &str, patience: Duration) -> Result<T, JvmError> {
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, task: &str, limit: Duration) -> Result<T, JvmError> {
         match writeln!(self.tasks, "{task}") {
-            Ok(()) => self.answer(patience),
+            Ok(()) => self.answer(limit),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.ended()),
             Err(error) => Err(JvmError::Run { command: self.command.clone(), error }),
         }
     }
 
-    fn answer<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, JvmError> {
-        let line = self.answers.recv_timeout(patience).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => JvmError::Silent(patience),
+    fn answer<T: DeserializeOwned>(&mut self, limit: Duration) -> Result<T, JvmError> {
+        let line = self.answers.recv_timeout(limit).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => JvmError::Silent(limit),
             mpsc::RecvTimeoutError::Disconnected => self.ended(),
         })?;
         serde_json::from_str(&line).map_err(JvmError::Garbled)
@@ -122,7 +122,7 @@ impl Drop for Jvm {
 }
 
 /// The timeout of a task: far longer than the slowest suite took in 2009.
-pub(super) fn patience(work: Work) -> Duration {
+pub(super) fn answer_timeout(work: Work) -> Duration {
     PATIENCE + Duration::from_millis(work.bulk_bytes / 1000) + Duration::from_millis(100) * work.connections
 }
 
@@ -131,7 +131,7 @@ fn java() -> PathBuf {
     home.filter(|java| fs::exists(java).unwrap_or(false)).unwrap_or_else(|| "java".into())
 }
 
-/// Sets all terms that the engines share, and removes the Java options that the environment sets for other programs.
+/// Sets all parameters that the engines share, and removes the Java options that the environment sets for other programs.
 fn arguments(java: &Path, directory: &Path) -> Command {
     let mut command = Command::new(java);
     command

@@ -23,9 +23,9 @@ use tower_service::Service;
 use crate::suites::loopback::{Channel, Connected};
 
 /// A client with the sessions of earlier connections. It offers the oldest one (in TLS 1.3 each session once).
-pub(super) struct KeptSessions(HttpsLayer);
+pub(super) struct StoredSessions(HttpsLayer);
 
-impl KeptSessions {
+impl StoredSessions {
     pub(super) fn new(context: SslConnectorBuilder) -> Result<Self, ErrorStack> {
         HttpsLayer::with_connector(context).map(Self)
     }
@@ -38,7 +38,7 @@ impl KeptSessions {
             return Err(io::Error::other("connected without TLS"));
         };
         let (resumed, version) = (stream.ssl().session_reused(), stream.ssl().version_str());
-        Ok(Connected { channel: Box::new(KeptChannel(stream)), resumed, version })
+        Ok(Connected { channel: Box::new(ResumableChannel(stream)), resumed, version })
     }
 }
 
@@ -93,9 +93,9 @@ impl Connection for Blocking {
 }
 
 /// The TLS connection with a blocking interface.
-struct KeptChannel(SslStream<Blocking>);
+struct ResumableChannel(SslStream<Blocking>);
 
-impl Read for KeptChannel {
+impl Read for ResumableChannel {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(bytes);
         at_once(|context| rt::Read::poll_read(Pin::new(&mut self.0), context, buffer.unfilled()))?;
@@ -103,7 +103,7 @@ impl Read for KeptChannel {
     }
 }
 
-impl Write for KeptChannel {
+impl Write for ResumableChannel {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         at_once(|context| rt::Write::poll_write(Pin::new(&mut self.0), context, bytes))
     }
@@ -113,7 +113,7 @@ impl Write for KeptChannel {
     }
 }
 
-impl Channel for KeptChannel {
+impl Channel for ResumableChannel {
     fn finish(&mut self) -> io::Result<()> {
         at_once(|context| rt::Write::poll_shutdown(Pin::new(&mut self.0), context))
     }

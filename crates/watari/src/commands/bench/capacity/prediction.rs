@@ -12,7 +12,7 @@ use watari_bench::predict::{Assumption, Demand, Prediction, Sizing, Stated, Wind
 
 use super::search::Found;
 use crate::failure::Failure;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// The servers that a site needs
 #[derive(Args)]
@@ -125,7 +125,7 @@ impl Predict {
         let name = names.join(", ");
         let demand = observed.demand(&name, bad).ok_or_else(|| nothing_in(&name, first_bad.first()))?;
         for bad in first_bad {
-            tell(format_args!("skipped: {bad}"));
+            print_line(format_args!("skipped: {bad}"));
         }
         Ok(demand)
     }

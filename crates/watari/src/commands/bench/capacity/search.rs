@@ -10,7 +10,7 @@ use watari_bench::capacity::chart::Chart;
 use watari_bench::capacity::curve::{Curve, Point, Unit};
 use watari_bench::capacity::idle::Unloaded;
 use watari_bench::capacity::judge::{Arrivals, judge};
-use watari_bench::capacity::search::{Ended, Finding, Next, Outcome, Plan, Probe, Search, Step};
+use watari_bench::capacity::search::{Ended, Finding, LevelStep, Next, Outcome, Plan, Probe, Search};
 use watari_bench::capacity::sentence::sentence;
 use watari_bench::duration::Span;
 use watari_bench::expect::Condition;
@@ -41,7 +41,7 @@ pub(super) struct SearchOptions {
     to: Option<u64>,
     /// The step to the next level, until one misses a condition: x1.5, +100
     #[arg(long, default_value = "x2")]
-    step: Step,
+    step: LevelStep,
     /// The precision of the result: its distance to a level that misses a condition, as a share of that level
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     resolution: f64,

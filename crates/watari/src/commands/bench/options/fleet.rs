@@ -15,7 +15,7 @@ use watari_pki::Identity;
 use watari_wire::NodeName;
 
 use crate::failure::Failure;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// The processes and machines that make the load
 #[derive(Args)]
@@ -64,7 +64,7 @@ impl FleetOptions {
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
         let (fleet, unasked) = self.choose(plan)?;
         if let Some(unasked) = unasked {
-            tell(unasked);
+            print_line(unasked);
         }
         Ok(fleet)
     }

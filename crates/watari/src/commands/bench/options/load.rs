@@ -28,12 +28,12 @@ pub(crate) struct Load {
     #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     #[command(flatten)]
-    patience: Patience,
+    timeouts: TimeoutOptions,
 }
 
 /// Timeouts
 #[derive(Args)]
-pub(crate) struct Patience {
+pub(crate) struct TimeoutOptions {
     /// The timeout of a whole response after its request, and of the close by the server
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: Span,
@@ -42,7 +42,7 @@ pub(crate) struct Patience {
     connect_timeout: Span,
 }
 
-impl Patience {
+impl TimeoutOptions {
     pub(crate) fn timeouts(&self) -> Timeouts {
         Timeouts { connect: self.connect_timeout.get(), response: self.timeout.get() }
     }
@@ -67,7 +67,7 @@ impl Load {
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
-        self.patience.timeouts()
+        self.timeouts.timeouts()
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -12,7 +12,7 @@ use super::files::Files;
 use crate::commands::bench::watch::Watch;
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
-use crate::output::tell;
+use crate::output::print_line;
 
 /// The report of the run
 #[derive(Args)]
@@ -65,7 +65,7 @@ impl Report {
     fn verdict(&self, summary: &Summary) -> Result<(), Failure> {
         let outcomes = expect::check(&self.expect, summary);
         for outcome in &outcomes {
-            tell(outcome);
+            print_line(outcome);
         }
         if outcomes.iter().any(|outcome| !outcome.met) {
             return Err(Failure::Expectation);

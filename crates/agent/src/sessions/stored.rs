@@ -1,0 +1,241 @@
+//! Stored sessions, and their exchange with other agents.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{interval, sleep_until, timeout};
+use watari_handshake::Miss;
+use watari_session::{
+    Action, Exchange, FoundSession, GetId, Now, Outcome, Placement, PutId, Session, Source, SpendId, Store, Verdict,
+};
+use watari_wire::{Message, NodeName, SessionKey};
+
+use super::clock::Clock;
+use super::database::{DatabaseStatus, SealedDatabase};
+use super::tickets::TicketRing;
+use super::{Mode, Sharing};
+use crate::AgentShared;
+
+/// The sessions in memory and in the file, and the tasks that wait for an exchange.
+pub(super) struct StoredSessions {
+    clock: Clock,
+    /// Sessions from before the process started, and those that memory has no room for.
+    database: Option<SealedDatabase>,
+    state: Mutex<ExchangeState>,
+    /// Notified when the timer of the exchange becomes earlier.
+    changed: Notify,
+}
+
+struct ExchangeState {
+    exchange: Exchange,
+    puts: HashMap<PutId, oneshot::Sender<()>>,
+    gets: HashMap<GetId, oneshot::Sender<(Vec<FoundSession>, Outcome)>>,
+    spends: HashMap<SpendId, oneshot::Sender<Verdict>>,
+    /// When [`StoredSessions::run_timer`] wakes next, in milliseconds of [`Now::ms`].
+    looks_at: Option<u64>,
+}
+
+impl StoredSessions {
+    pub(super) fn new(name: NodeName, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
+        let placement = if sharing.mode == Mode::Push { Placement::Push } else { Placement::Owner };
+        let open = |file| SealedDatabase::open(file, Arc::clone(ring), clock);
+        let database = sharing.database.as_ref().map(open).transpose()?;
+        let exchange = Exchange::new(name, placement, Store::new(sharing.memory_bytes));
+        let state = ExchangeState {
+            exchange,
+            puts: HashMap::new(),
+            gets: HashMap::new(),
+            spends: HashMap::new(),
+            looks_at: None,
+        };
+        Ok(Self { clock, database, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
+    pub(super) async fn put(&self, shared: &AgentShared, sessions: Vec<(SessionKey, Session)>) {
+        if let Some(database) = &self.database {
+            for (key, session) in &sessions {
+                database.put(*key, session);
+            }
+        }
+        // The exchange has its own timeout. Its first result is enough.
+        self.run(shared, |exchange, now| exchange.put(now, sessions), |state| &mut state.puts).await;
+    }
+
+    /// Searches for sessions, here and at the agents that store them. Returns the reason if some were not found.
+    pub(super) async fn get(&self, shared: &AgentShared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
+        self.restore(keys).await;
+        let found = self.run(shared, |exchange, now| exchange.get(now, keys.to_vec()), |state| &mut state.gets).await;
+        let Some((sessions, outcome)) = found else { return (Vec::new(), Some(Miss::Unreachable)) };
+        let miss = match outcome {
+            Outcome::Complete => None,
+            Outcome::Unknown => Some(Miss::Unknown),
+            Outcome::Unreachable => Some(Miss::Unreachable),
+        };
+        self.store(sessions.iter().filter(|found| found.source == Source::Pulled).map(|found| found.key));
+        (sessions, miss)
+    }
+
+    /// Requests the approval for a use of the session from the agent that established it.
+    pub(super) async fn spend(&self, shared: &AgentShared, found: &FoundSession) -> Verdict {
+        let verdict = self.run(shared, |exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
+        verdict.unwrap_or(Verdict::Unreachable)
+    }
+
+    /// Starts an exchange, and waits for its result.
+    async fn run<Id: Eq + Hash, T>(
+        &self,
+        shared: &AgentShared,
+        begin: impl FnOnce(&mut Exchange, Now) -> (Id, Vec<Action>),
+        waiting: impl FnOnce(&mut ExchangeState) -> &mut HashMap<Id, oneshot::Sender<T>>,
+    ) -> Option<T> {
+        let (ends, actions) = {
+            let mut state = self.state();
+            let (id, actions) = begin(&mut state.exchange, self.clock.now());
+            let (end, ends) = oneshot::channel();
+            waiting(&mut state).insert(id, end);
+            // Most exchanges end before their timer is due. So the timer is moved only if it would fire too late.
+            let due = state.exchange.next_timer();
+            if due.is_some_and(|due| state.looks_at.is_none_or(|looks_at| due < looks_at)) {
+                self.changed.notify_one();
+            }
+            (ends, actions)
+        };
+        self.act(shared, actions);
+        timeout(WAIT_MAX, ends).await.ok()?.ok()
+    }
+
+    /// Loads sessions that are not in memory from the file.
+    pub(super) async fn restore(&self, keys: &[SessionKey]) {
+        let Some(database) = &self.database else { return };
+        let missing = self.missing(keys);
+        if missing.is_empty() {
+            return;
+        }
+        for (key, session) in database.get(missing).await {
+            self.state().exchange.restore(self.clock.now(), key, session);
+        }
+    }
+
+    /// The keys in another agent's request that are not in memory, and may be in the file.
+    pub(super) fn may_be_stored(&self, message: &Message) -> Vec<SessionKey> {
+        match (&self.database, message) {
+            (Some(_), Message::SessionGet(get)) => self.missing(&get.keys),
+            _ => Vec::new(),
+        }
+    }
+
+    fn missing(&self, keys: &[SessionKey]) -> Vec<SessionKey> {
+        let (state, now) = (self.state(), self.clock.unix_s());
+        keys.iter().filter(|key| state.exchange.store().get(key, now).is_none()).copied().collect()
+    }
+
+    /// Writes sessions that are in memory to the file.
+    fn store(&self, keys: impl Iterator<Item = SessionKey>) {
+        let Some(database) = &self.database else { return };
+        let now = self.clock.unix_s();
+        for key in keys {
+            let kept = self.state().exchange.store().get(&key, now).map(|(session, _)| session.clone());
+            if let Some(session) = kept {
+                database.put(key, &session);
+            }
+        }
+    }
+
+    /// Waits until all queued sessions are in the file.
+    pub(super) async fn flush(&self) {
+        if let Some(database) = &self.database {
+            database.flush().await;
+        }
+    }
+
+    pub(super) fn stored(&self) -> Option<DatabaseStatus> {
+        self.database.as_ref()?.status()
+    }
+
+    /// Sets the linked agents.
+    pub(super) fn set_members(&self, shared: &AgentShared, agents: &BTreeSet<NodeName>) {
+        let actions = self.state().exchange.set_members(self.clock.now(), agents);
+        self.act(shared, actions);
+    }
+
+    pub(super) fn on_message(&self, shared: &AgentShared, from: &NodeName, message: Message) {
+        let put: Vec<SessionKey> = match &message {
+            Message::SessionPut(put) => put.sessions.iter().map(|kept| kept.key).collect(),
+            _ => Vec::new(),
+        };
+        let actions = self.state().exchange.on_message(self.clock.now(), from, message);
+        self.store(put.into_iter());
+        self.act(shared, actions);
+    }
+
+    /// Repeats messages that were not answered, until it is dropped.
+    pub(super) async fn run_timer(&self, shared: &AgentShared) {
+        let mut expiry = interval(EXPIRY);
+        loop {
+            let next = {
+                let mut state = self.state();
+                state.looks_at = state.exchange.next_timer();
+                state.looks_at.map(|ms| self.clock.at(ms))
+            };
+            let due = async {
+                match next {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {
+                    let actions = self.state().exchange.on_timer(self.clock.now());
+                    self.act(shared, actions);
+                }
+                () = self.changed.notified() => {}
+                _ = expiry.tick() => self.state().exchange.expire(self.clock.now()),
+            }
+        }
+    }
+
+    /// The number of sessions in memory, and their size in bytes.
+    pub(super) fn kept(&self) -> (usize, usize) {
+        let state = self.state();
+        let store = state.exchange.store();
+        (store.len(), store.bytes())
+    }
+
+    fn act(&self, shared: &AgentShared, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(to, message) => {
+                    shared.send(&to, &message);
+                }
+                Action::SendSoon(to, message) => shared.send_soon(&to, &message),
+                // The waiting task may have ended.
+                Action::Stored(id) => {
+                    let waits = self.state().puts.remove(&id);
+                    let _ = waits.map(|waits| waits.send(()));
+                }
+                Action::Found(id, sessions, outcome) => {
+                    let waits = self.state().gets.remove(&id);
+                    let _ = waits.map(|waits| waits.send((sessions, outcome)));
+                }
+                Action::Spent(id, verdict) => {
+                    let waits = self.state().spends.remove(&id);
+                    let _ = waits.map(|waits| waits.send(verdict));
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ExchangeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The interval at which expired sessions are removed if no new ones arrive.
+const EXPIRY: Duration = Duration::from_secs(10);
+/// Longer than any exchange takes.
+const WAIT_MAX: Duration = Duration::from_secs(5);
