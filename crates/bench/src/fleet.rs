@@ -52,10 +52,8 @@ enum Made {
     Away(Away),
 }
 
-/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// The results.
     pub load: load::Finished,
     /// The workers, if the load was not generated in this process.
     pub workers: Vec<Worked>,

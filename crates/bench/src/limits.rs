@@ -79,7 +79,6 @@ pub struct Load<'a> {
 pub struct Way {
     /// The address that it is bound to; `None`: the kernel selects one.
     pub source: Option<IpAddr>,
-    /// The server.
     pub destination: SocketAddr,
 }
 

@@ -217,7 +217,6 @@ pub enum ListError {
     /// A line is invalid.
     #[error("{file}:{line}: {error}")]
     Line {
-        /// The list's name.
         file: String,
         /// Line number, from 1.
         line: u64,
@@ -226,7 +225,6 @@ pub enum ListError {
     /// The body file that a line names cannot be read.
     #[error("{file}:{line}: cannot read the body {body}: {error}")]
     Body {
-        /// The list's name.
         file: String,
         /// Line number, from 1.
         line: u64,

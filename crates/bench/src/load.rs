@@ -69,10 +69,8 @@ impl Prepared {
     }
 }
 
-/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// The results.
     pub tally: Tally,
     /// The duration of the run.
     pub elapsed: Duration,

@@ -128,7 +128,6 @@ pub enum MakeError {
     /// The weight of a network is not a number from 1.
     #[error("{text:?} has no weight: write a number from 1, as in 10.0.0.0/24=8")]
     Weight { text: String },
-    /// Not a share.
     #[error("{text:?} is not a share such as 0.3 or 30%")]
     Share { text: String },
     /// A URI or its options are invalid.

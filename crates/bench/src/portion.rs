@@ -15,7 +15,6 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// The whole run.
     pub const WHOLE: Self = Self { index: 0, of: NonZero::<u64>::MIN };
 
     /// Portion `index`, from 0, of `of`; `None` if it does not exist, or `of` is over `PORTIONS_MAX`.

@@ -14,7 +14,6 @@ use crate::site::Site;
 pub struct Request {
     /// The class of its URI: an index into the plan's classes.
     pub class: usize,
-    /// The server.
     pub site: Arc<Site>,
     pub expected: Expected,
     /// The statuses that count as success if none is expected.

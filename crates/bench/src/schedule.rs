@@ -199,10 +199,7 @@ impl Iterator for DueTimes {
 pub enum RateError {
     /// The text is neither a number nor a ramp.
     #[error("{text:?} is not a rate such as 800, or 100..2000/60s for a ramp")]
-    Unreadable {
-        /// The text, shortened.
-        text: String,
-    },
+    Unreadable { text: String },
     /// The rate is too low for a single arrival in a run, or higher than any machine can generate.
     #[error("a rate is from 0.001 to 10000000 a second")]
     Range,

@@ -134,10 +134,7 @@ impl FromStr for AddressRange {
 pub enum SourceError {
     /// The text is neither an address, nor a network, nor a range.
     #[error("{text:?} is not an address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)")]
-    Unreadable {
-        /// The text, shortened.
-        text: String,
-    },
+    Unreadable { text: String },
     /// The range goes from a larger address to a smaller one, or from one family to the other.
     #[error("{first}-{last} is not a range from the smaller address to the larger of one family")]
     Order { first: IpAddr, last: IpAddr },

@@ -135,11 +135,7 @@ pub enum SuitesError {
     Certificates(#[from] rcgen::Error),
     /// An engine that was requested by name is not available.
     #[error("{engine} is not available: {why}")]
-    Absent {
-        engine: EngineName,
-        /// The cause.
-        why: String,
-    },
+    Absent { engine: EngineName, why: String },
     /// No suite matches the names.
     #[error("no available engine offers a suite whose name contains {0}")]
     NoSuite(String),

@@ -80,7 +80,6 @@ impl CipherSuite {
         self as u16
     }
 
-    /// The IANA name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TLS_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

@@ -70,18 +70,10 @@ pub enum StartError {
     },
     /// The server ended, most likely because of an error in our configuration.
     #[error("{program} ended at once:\n{output}")]
-    Ended {
-        program: &'static str,
-        /// Its output.
-        output: String,
-    },
+    Ended { program: &'static str, output: String },
     /// The server does not answer.
     #[error("{program} does not answer:\n{output}")]
-    Silent {
-        program: &'static str,
-        /// Its output.
-        output: String,
-    },
+    Silent { program: &'static str, output: String },
 }
 
 impl Server {

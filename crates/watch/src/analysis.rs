@@ -91,7 +91,6 @@ impl Analysis {
         self.connections.advance(now);
     }
 
-    /// Ends the input.
     pub fn finish(&mut self) {
         self.connections.finish();
     }

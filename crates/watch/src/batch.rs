@@ -121,7 +121,6 @@ impl<S: Sink> Batch<S> {
         &mut self.sink
     }
 
-    /// Ends the input.
     pub fn finish(mut self) -> Result<(Summary, S), S::Error> {
         self.analysis.finish();
         self.drain()?;

@@ -67,12 +67,7 @@ pub enum ProfileError {
     },
     /// A value is out of range.
     #[error("the profile {}: {key} is not {expected}", .path.display())]
-    Value {
-        path: PathBuf,
-        key: &'static str,
-        /// The accepted values.
-        expected: &'static str,
-    },
+    Value { path: PathBuf, key: &'static str, expected: &'static str },
 }
 
 /// A profile by its name: `lab`, `site`, or the path of a file.

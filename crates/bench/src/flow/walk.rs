@@ -56,7 +56,6 @@ pub struct Outgoing {
 /// A request cannot be made with the values that the server gave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Not a URI.
     #[error("this is not a URI")]
     Uri,
     /// A URI of another site.

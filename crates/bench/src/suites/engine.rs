@@ -27,7 +27,6 @@ pub(super) trait Engine {
 /// A suite that an engine offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The IANA name.
     pub(super) suite: String,
     /// The engine's own name for the suite.
     pub(super) own_name: String,

@@ -18,7 +18,6 @@ pub struct PaperRow {
 }
 
 impl PaperRow {
-    /// The IANA name.
     pub fn suite(&self) -> String {
         iana(self.name)
     }

@@ -11,7 +11,6 @@ use super::{EngineName, Work};
 #[derive(Clone, Debug)]
 pub struct Row {
     pub engine: EngineName,
-    /// The IANA name.
     pub suite: String,
     /// The server's key.
     pub key: Key,
@@ -38,7 +37,6 @@ pub struct Measured {
 /// The time that a task took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Wall time.
     pub wall: Duration,
     /// CPU time of the client's thread.
     pub client_cpu: Duration,

@@ -64,7 +64,6 @@ pub struct Policy {
 pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,
-    /// The longest wait.
     pub most: Duration,
     /// The wait after a receiver has refused a notice, and would refuse it again.
     pub refused: Duration,

@@ -148,7 +148,6 @@ pub enum AlertingConfigError {
         /// The name of the receiver.
         receiver: String,
         key: &'static str,
-        /// The accepted values.
         expected: &'static str,
     },
     /// Two receivers have the same name.

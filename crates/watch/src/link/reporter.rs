@@ -42,7 +42,6 @@ pub struct Options {
 pub struct Backoff {
     /// After the first attempt.
     pub first: Duration,
-    /// The longest wait.
     pub max: Duration,
 }
 
