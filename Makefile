@@ -1,26 +1,38 @@
 # Targets of the project. `make demo` and `make test` install missing packages (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
+# Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
+FULL = --features watari/full
+
+.PHONY: demo demo-up install test lint fmt model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
 
 # Starts a whole cluster on loopback, sends 400 connections through it, and prints how they ended.
-demo: deps
-	cargo run --release --locked --package watari -- demo --once
+demo:
+	@scripts/deps
+	cargo run --profile demo --locked -- demo --once
 
 # Starts the same cluster, prints its addresses, and keeps it running until Ctrl-C.
-demo-up: deps
-	cargo run --release --locked --package watari -- demo
+demo-up:
+	@scripts/deps
+	cargo run --profile demo --locked -- demo
+
+# Builds the release and installs it with manual pages and completions for bash, zsh and fish. DESTDIR is for packages.
+PREFIX ?= /usr/local
+install:
+	@scripts/deps build
+	cargo build --release --locked --package watari $(FULL)
+	scripts/install $(DESTDIR)$(PREFIX)
 
 # Runs everything that CI runs. The last lines are the summary of the tests.
-test: deps lint
+test: lint
 	@scripts/deps test
 	scripts/run-tests
 
 lint: deps
 	scripts/lint-words
 	cargo fmt --all --check
-	cargo clippy --workspace --locked --all-targets -- -D warnings
+	cargo clippy --workspace --locked --all-targets $(FULL) -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --document-private-items --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked $(FULL) --no-deps --document-private-items --quiet
 
 fmt:
 	cargo fmt --all
@@ -56,7 +68,7 @@ fuzz: deps
 # should run on the machine.
 bench:
 	@scripts/deps bench
-	cargo build --release --locked --package watari --package watari-benchmarks
+	cargo build --release --locked --package watari --package watari-benchmarks $(FULL)
 	scripts/bench --out docs/benchmarks.md
 
 # Holds 60,000 connections in progress to nginx on this machine, for CROWD_S seconds, within 4 GiB of memory.
@@ -89,7 +101,7 @@ deny:
 	cargo deny --locked check
 
 deps:
-	@scripts/deps
+	@scripts/deps build
 
 clean:
 	cargo clean

@@ -1,4 +1,4 @@
-//! Builds the page with npm and esbuild if its sources have changed.
+//! Builds the page with npm and esbuild if its sources have changed. Without the feature `page`, there is none.
 //!
 //! npm works on a copy, so nothing is written to the source tree.
 
@@ -16,7 +16,11 @@ fn main() -> ExitCode {
     }
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
-    match build(Path::new("page"), &out) {
+    let built = match env::var_os("CARGO_FEATURE_PAGE") {
+        Some(_) => build(Path::new("page"), &out),
+        None => write_table("", &out),
+    };
+    match built {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -33,7 +37,7 @@ fn build(from: &Path, out: &Path) -> Result<(), String> {
     run(&page, "node", &["build.mjs"])?;
     let list =
         fs::read_to_string(page.join("dist/assets.tsv")).map_err(|error| format!("the page's files: {error}"))?;
-    fs::write(out.join("assets.rs"), table(&list, &page.join("dist"))).map_err(|error| error.to_string())
+    write_table(&list, out)
 }
 
 fn copy_sources(from: &Path, to: &Path) -> io::Result<()> {
@@ -87,7 +91,11 @@ fn run(page: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// The list of files as Rust code. Each line of `list`: path, type, tag, whether it is immutable, file.
+/// Writes the list of files as Rust code. Each line of `list`: path, type, tag, whether it is immutable, file.
+fn write_table(list: &str, out: &Path) -> Result<(), String> {
+    fs::write(out.join("assets.rs"), table(list, &out.join("page/dist"))).map_err(|error| error.to_string())
+}
+
 fn table(list: &str, dist: &Path) -> String {
     let mut table = String::from("const ASSETS: &[Asset] = &[\n");
     for line in list.lines() {

@@ -26,7 +26,7 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// mimalloc 2 returns the memory of a burst to the system at no cost in CPU time, if each thread asks for it
@@ -74,6 +74,13 @@ enum Command {
     Demo(commands::demo::Demo),
     Bench(commands::bench::Bench),
     Watch(commands::watch::Watch),
+    Completions(commands::completions::Completions),
+    Man(commands::man::Man),
+}
+
+/// The description of the command line, from which completions and manual pages are generated.
+fn command_line() -> clap::Command {
+    Arguments::command()
 }
 
 fn main() -> ExitCode {
@@ -84,6 +91,8 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.execute(),
         Command::Bench(bench) => bench.execute(),
         Command::Watch(watch) => watch.execute(),
+        Command::Completions(completions) => completions.execute(),
+        Command::Man(man) => man.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

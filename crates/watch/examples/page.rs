@@ -1,4 +1,5 @@
-//! The page with servers that go through all states: `cargo run --package watari-watch --example page [ADDRESS]`.
+//! The page with servers that go through all states:
+//! `cargo run --package watari-watch --features page --example page [ADDRESS]`.
 //!
 //! Two sensors see the two sides of a cache, and one of them sees another server too. A minute of the scenario is
 //! reported at once.

@@ -20,7 +20,7 @@ mod assets;
 mod host;
 mod live;
 mod patience;
-#[cfg(test)]
+#[cfg(all(test, feature = "page"))]
 mod tests;
 
 use std::convert::Infallible;
@@ -57,6 +57,9 @@ pub struct Site {
     /// Host names that the server answers to, in addition to `localhost` and addresses.
     pub names: Vec<String>,
 }
+
+/// Whether this build has the files of the page (feature `page`).
+pub const HAS_PAGE: bool = cfg!(feature = "page");
 
 /// Limits for viewers.
 #[derive(Debug, Clone, Copy)]

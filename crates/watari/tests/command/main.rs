@@ -13,6 +13,7 @@ mod ctl;
 mod demo;
 mod drain;
 mod example;
+mod help;
 mod nginx;
 mod pipes;
 mod pki;

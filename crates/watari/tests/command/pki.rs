@@ -58,29 +58,3 @@ fn wrong_usage_is_told_from_failure() {
         assert!(!ended.error.is_empty(), "{arguments:?}");
     }
 }
-
-#[test]
-fn help_has_examples() {
-    let dir = tempfile::tempdir().unwrap();
-    let commands: [&[&str]; 15] = [
-        &[],
-        &["run"],
-        &["ctl"],
-        &["ctl", "status"],
-        &["ctl", "nodes"],
-        &["ctl", "connections"],
-        &["ctl", "move"],
-        &["ctl", "drain"],
-        &["ctl", "undrain"],
-        &["bench", "suites"],
-        &["demo"],
-        &["demo", "origin"],
-        &["pki", "init"],
-        &["pki", "issue"],
-        &["pki", "show"],
-    ];
-    for command in commands {
-        let help = watari(dir.path(), &[command, &["--help"]].concat()).done();
-        assert!(help.contains("Example"), "{command:?}: {help}");
-    }
-}

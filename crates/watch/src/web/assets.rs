@@ -23,7 +23,7 @@ pub(super) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "page"))]
 pub(super) fn all() -> impl Iterator<Item = &'static Asset> {
     ASSETS.iter()
 }

@@ -450,7 +450,7 @@ fn many_tabs_share_one_stream() {
     browser.is_content();
 }
 
-/// `cargo test --package watari-watch --test page -- --ignored` writes pictures, and prints where.
+/// `cargo test --package watari-watch --features page --test page -- --ignored` writes pictures, and prints where.
 #[test]
 #[ignore = "looks at nothing itself: it is for people"]
 fn pictures() {

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use watari_bench::duration::Span;
 use watari_capture::privileges::{self, Keep, PrivilegesError};
-use watari_watch::alerting;
+use watari_watch::{alerting, web};
 
 use crate::failure::Failure;
+
+const NO_PAGE: &str =
+    "this build has no page: build it with `--features page`, which needs Node.js and npm, or use `make install`";
 
 #[derive(Args)]
 pub(super) struct Outlets {
@@ -51,6 +54,9 @@ pub(super) struct Page {
 impl Outlets {
     pub(super) fn open(&self) -> Result<Opened, Failure> {
         let alerting = self.config.as_deref().map(alerting::Config::load).transpose()?.unwrap_or_default();
+        if self.page.is_some() && !web::HAS_PAGE {
+            return Err(Failure::Usage(NO_PAGE.into()));
+        }
         let page = self.page.map(listen).transpose()?;
         let page = page.map(|listener| Page { listener, hosts: self.page_hosts.clone() });
         Ok(Opened { page, metrics: self.metrics.map(listen).transpose()?, alerting })
