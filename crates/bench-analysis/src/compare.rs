@@ -11,6 +11,8 @@
 //!
 //! The confidence holds for all figures together (Bonferroni). Otherwise one in twenty figures would differ by chance.
 //! A difference is real if its interval excludes 0 and it is at least [`Options::min_effect`].
+//!
+//! Imports: no sibling.
 
 #![expect(
     clippy::cast_precision_loss,

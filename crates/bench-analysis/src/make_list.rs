@@ -1,5 +1,7 @@
 //! Makes access lists: from networks and URIs in given proportions, or from a server's log (the paper's open point,
 //! anma-enma, section 5).
+//!
+//! Imports: `access_log`.
 
 pub mod from_log;
 mod proportions;

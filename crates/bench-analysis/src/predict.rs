@@ -9,6 +9,8 @@
 //! ```
 //!
 //! A prediction is arithmetic on assumptions, so it lists each of them with its value and the source of the value.
+//!
+//! Imports: `access_log`.
 
 pub mod observed;
 pub mod poisson;

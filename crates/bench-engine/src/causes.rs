@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Causes of failures, as sentences, with counts. At most [`CAUSES_MAX`] different ones.
+/// Causes of failures, as sentences, with counts. At most `CAUSES_MAX` different ones.
 #[derive(Debug, Default)]
 pub struct Causes {
     counts: Mutex<BTreeMap<String, u64>>,

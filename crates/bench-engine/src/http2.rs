@@ -24,6 +24,9 @@
 //!
 //! A request that the server has certainly not processed is sent once more (RFC 9113, section 8.7: `REFUSED_STREAM`,
 //! and streams above the last one that GOAWAY names). If a connection is lost, every request on it counts as RESET.
+//!
+//! Imports: `connect`, `exchange`, `keep`, `stream` and `tls` for connections; `plan`, `request`, `run` and `sample`
+//! for requests.
 
 mod connection;
 mod fault;

@@ -1,4 +1,6 @@
 //! The access list: the requests, their source addresses, and the expected responses.
+//!
+//! Imports: `round` for the order of the lines; `excerpt` for errors.
 
 mod class;
 mod error;

@@ -1,4 +1,7 @@
 //! Runs a plan: threads, each with its own runtime, and on them clients that send requests one after the other.
+//!
+//! Imports: `plan` and `portion` for what to do; `client` and `exchange` to do it; `flow` and `users` for users; `run`,
+//! `progress` and `tally` for the results.
 
 mod arrivals;
 mod flows;

@@ -1,4 +1,6 @@
 //! The requests of a run, prepared from an access list.
+//!
+//! Imports: `list`, `site` and `request`, from which requests are made; `ok_status`; `round` for their order.
 
 pub mod wire;
 

@@ -1,6 +1,8 @@
 //! The record of one request, and of one connection, once it has ended.
 //!
 //! All times are counted from the start of the run. They can be compared, merged between machines, and put into series.
+//!
+//! Imports: `ending`.
 
 pub mod wire;
 

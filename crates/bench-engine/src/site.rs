@@ -1,4 +1,6 @@
 //! The destination of requests: the server that a URL names, and the addresses of its host.
+//!
+//! Imports: `sample`, for the family of an address.
 
 pub mod wire;
 

@@ -8,6 +8,8 @@
 //! [`Tally::by_family`], ..) is a sum of the same parts, so that splits cannot disagree with the total.
 //!
 //! [`Part`] defines the times, and [`Series`] the course of a run.
+//!
+//! Imports: `sample` and `ending`, which are counted; `histogram`.
 
 mod endings;
 mod part;

@@ -1,4 +1,6 @@
 //! TLS of the clients: the offered parameters, session resumption, the verification of certificates, and the results.
+//!
+//! Imports: `sample`, for what a handshake showed.
 
 mod error;
 mod pem;

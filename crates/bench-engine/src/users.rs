@@ -17,6 +17,8 @@
 //!
 //! A user waits after a failed request as after any other, so that the load does not depend on how well the server
 //! responds.
+//!
+//! Imports: `shares`, for the waits of users.
 
 mod settings;
 

@@ -9,6 +9,8 @@
 //!                     \---- link ---- worker process of the same machine: standard input and output
 //! ```
 //! The messages on a link are the same in both cases (`wire`).
+//!
+//! Imports: no sibling.
 
 mod inbox;
 mod link;

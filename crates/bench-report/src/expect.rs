@@ -9,6 +9,8 @@
 //! percentile is that of `latency_ms`. `status.5xx` is the sum of all such statuses. A figure without a measurement
 //! (the latency of no request, the share of nothing) meets no condition. Otherwise a server that answers nothing would
 //! pass as a fast one.
+//!
+//! Imports: `summary`.
 
 mod figure;
 mod reason;

@@ -4,6 +4,8 @@
 //!
 //! External text (the command line, names of classes, text from a server) passes through templates that escape it and
 //! remove control characters. The page also forbids scripts. The markup is also valid XML.
+//!
+//! Imports: `summary`; `axis` and `grid` for scales and text.
 
 mod course;
 mod latency;

@@ -8,6 +8,8 @@
 //!
 //! Every time is in milliseconds, and every rate per second. If nothing was measured, a number is 0, and so is the
 //! `count` beside it.
+//!
+//! Imports: `grid`, for tables of text.
 
 mod course;
 mod part;

@@ -17,6 +17,8 @@
 //! ```
 //!
 //! [`View`] draws the content of [`Progress`] into cells. [`screen::Screen`] is the terminal that shows them.
+//!
+//! Imports: `grid` and `summary`, for text and numbers.
 
 mod chart;
 pub mod screen;
