@@ -1,4 +1,4 @@
-//! Clients: loads of `watari_bench`, each of an exact amount of work. They check every response.
+//! Clients: loads of `watari_bench_engine`, each of an exact amount of work. They check every response.
 
 mod work;
 
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use watari_bench::ConnectionLog;
-use watari_bench::load::{Finished, Load};
-use watari_bench::plan::{self, Plan, Protocol, Stop, Timeouts};
-use watari_bench::sample::ConnectionSample;
-use watari_bench::source::Sources;
-use watari_bench::tls::{Resume, TlsOptions};
+use watari_bench_engine::connection_log::ConnectionLog;
+use watari_bench_engine::load::{Finished, Load};
+use watari_bench_engine::plan::{self, Plan, Protocol, Stop, Timeouts};
+use watari_bench_engine::sample::ConnectionSample;
+use watari_bench_engine::source::Sources;
+use watari_bench_engine::tls::{Resume, TlsOptions};
 use watari_record::CipherSuite;
 
 use crate::failure::{Failure, planning};

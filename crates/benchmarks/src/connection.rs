@@ -1,4 +1,4 @@
-//! Client connections that the benchmark drives by itself, without `watari_bench`:
+//! Client connections that the benchmark drives by itself, without `watari_bench_engine`:
 //!
 //! * thousands of idle connections, which show later whether they still work;
 //! * downloads in which the arrival time of each piece counts.

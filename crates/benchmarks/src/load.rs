@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use watari_bench::plan::Pace;
-use watari_bench::schedule::{Rate, Schedule, Spacing};
+use watari_bench_engine::plan::Pace;
+use watari_bench_engine::schedule::{Rate, Schedule, Spacing};
 
 use crate::clients::{Clients, Work};
 use crate::failure::{Failure, planning};

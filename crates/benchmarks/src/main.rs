@@ -14,7 +14,7 @@
 //! ```
 //!
 //! * `servers` starts the processes that are measured, on loopback, with their own configurations.
-//! * `load` has the work, which `clients` sends: loads of `watari_bench`. The load generator checks every response.
+//! * `load` has the work, which `clients` sends: loads of `watari_bench_engine`. The load generator checks every response.
 //! * `measure` interleaves the candidates and takes medians.
 //! * `report` writes the tables, and lists the targets that were missed.
 

@@ -6,7 +6,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
+use watari_bench_engine::tls::{Pem, Resume, Roots, TlsOptions};
 use watari_handshake::{Group, Policy};
 use watari_record::CipherSuite;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use watari_bench::flow::{Answer, Flow, Walk};
+use watari_bench_engine::flow::{Answer, Flow, Walk};
 
 static FLOW: LazyLock<Arc<Flow>> = LazyLock::new(|| {
     let base = "https://www.example.com/".parse().expect("a URL");

@@ -1,6 +1,7 @@
 //! Arbitrary bytes of a server. Any segmentation yields the same response, or the same fault.
 
-use watari_bench::http1::{Fed, Keep, ProtocolFault, ResponseReader};
+use watari_bench_engine::http1::{Fed, ProtocolFault, ResponseReader};
+use watari_bench_engine::keep::Keep;
 
 /// Status, bytes of the body, SHA-256 of the body, whether the connection persists, and the number of bytes consumed.
 type Read = (u16, u64, Option<[u8; 32]>, bool, usize);

@@ -1,8 +1,8 @@
 //! Arbitrary access lists and access logs. Those that parse mean the same after they are written and parsed again.
 
 use bytes::Bytes;
-use watari_bench::access_log::LogLine;
-use watari_bench::list::{AccessList, Line};
+use watari_bench_analysis::access_log::LogLine;
+use watari_bench_engine::list::{AccessList, Line};
 
 pub(crate) fn run(text: &str) {
     for text in text.lines() {

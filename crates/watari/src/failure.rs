@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use watari_bench::connection_csv::CsvError;
-use watari_bench::fleet;
-use watari_bench::make_list::MakeError;
-use watari_bench::suites::SuitesError;
-use watari_bench::worker::ListenError;
+use watari_bench_analysis::capacity::SearchError;
+use watari_bench_analysis::make_list::MakeError;
+use watari_bench_fleet::fleet::{self, ChooseError};
+use watari_bench_fleet::measure::MeasureError;
+use watari_bench_fleet::worker::ListenError;
+use watari_bench_report::files::WriteError;
+use watari_bench_suites::measure::SuitesError;
 use watari_capture::CaptureError;
 use watari_capture::privileges::PrivilegesError;
 use watari_pki::PkiError;
@@ -43,7 +45,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     MakeList(MakeError),
     #[error(transparent)]
-    Csv(#[from] CsvError),
+    Report(#[from] WriteError),
     #[error("{0}")]
     Usage(String),
     #[error("a condition is not met")]
@@ -88,8 +90,8 @@ pub(crate) enum Failure {
     Start(io::Error),
     #[error("cannot write the output: {0}")]
     Output(io::Error),
-    #[error("cannot write {path}: {1}", path = .0.display())]
-    File(PathBuf, io::Error),
+    #[error("cannot write to {path}: {1}", path = .0.display())]
+    ManualPages(PathBuf, io::Error),
 }
 
 impl From<MakeError> for Failure {
@@ -97,6 +99,37 @@ impl From<MakeError> for Failure {
         match error {
             MakeError::Write(error) => Self::Output(error),
             error => Self::MakeList(error),
+        }
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Files(error) => error.into(),
+            MeasureError::Start(error) => error.into(),
+        }
+    }
+}
+
+impl From<ChooseError> for Failure {
+    fn from(error: ChooseError) -> Self {
+        match error {
+            ChooseError::Program(error) => Self::Start(error),
+            error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Plan(error) => Self::Usage(error.to_string()),
+            SearchError::Rate(error) => Self::Usage(error.to_string()),
+            SearchError::Choose(error) => error.into(),
+            SearchError::Start(error) => error.into(),
+            SearchError::Lost(error) => error.into(),
+            SearchError::Output(error) => Self::Output(error),
         }
     }
 }

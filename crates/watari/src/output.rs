@@ -13,10 +13,15 @@ use crate::failure::Failure;
 /// Writes `text` to the standard output. If the reader has closed it, the command continues, and its exit status stays
 /// the same.
 pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
+    write(text).map_err(Failure::Output)
+}
+
+/// The same, for callers that do not fail as commands do.
+pub(crate) fn write(text: impl fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(Failure::Output),
+        written => written,
     }
 }
 

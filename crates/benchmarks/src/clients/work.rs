@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::ServerName;
-use watari_bench::ending::EndingKind;
-use watari_bench::list::AccessList;
-use watari_bench::plan::Pace;
-use watari_bench::requests::{Requests, Sites};
-use watari_bench::sample::{Family, HandshakeKind};
-use watari_bench::site;
-use watari_bench::tally::{Connections, Endings, Part};
-use watari_bench::tls::Resume;
+use watari_bench_engine::ending::EndingKind;
+use watari_bench_engine::list::AccessList;
+use watari_bench_engine::plan::Pace;
+use watari_bench_engine::requests::{Requests, Sites};
+use watari_bench_engine::sample::{Family, HandshakeKind};
+use watari_bench_engine::site;
+use watari_bench_engine::tally::{Connections, Endings, Part};
+use watari_bench_engine::tls::Resume;
 
 use crate::failure::{Failure, planning, tls};
 use crate::site::{Item, Key, SMALL};
@@ -119,8 +119,8 @@ const DIGESTED_LEN_MAX: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use watari_bench::ending::{Ending, Phase, Side};
-    use watari_bench::sample::TlsSeen;
+    use watari_bench_engine::ending::{Ending, Phase, Side};
+    use watari_bench_engine::sample::TlsSeen;
 
     use super::*;
     use crate::site::LARGE;

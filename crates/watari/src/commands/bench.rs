@@ -7,7 +7,6 @@ mod make_list;
 mod options;
 mod suites;
 mod users;
-mod watch;
 mod worker;
 
 use clap::{Args, Subcommand};

@@ -20,6 +20,6 @@ impl Man {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         fs::create_dir_all(&self.out)
             .and_then(|()| clap_mangen::generate_to(crate::command_line(), &self.out))
-            .map_err(|error| Failure::File(self.out, error))
+            .map_err(|error| Failure::ManualPages(self.out, error))
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::tempdir;
-use watari_bench::ending::{Ending, EndingKind, Phase, Side};
-use watari_bench::sample::{Family, RequestSample};
-use watari_bench::summary::{Run, Summary};
-use watari_bench::tally::Tally;
+use watari_bench_engine::ending::{Ending, EndingKind, Phase, Side};
+use watari_bench_engine::sample::{Family, RequestSample};
+use watari_bench_engine::tally::Tally;
+use watari_bench_report::summary::{Run, Summary};
 
 use super::support::watari;
 

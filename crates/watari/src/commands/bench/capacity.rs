@@ -1,7 +1,6 @@
 //! `watari bench capacity`: the capacity of a server, and the number of servers that a site needs.
 
 mod prediction;
-mod probe;
 mod search;
 
 use std::fs::File;
@@ -10,19 +9,22 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::Args;
-use serde::Serialize;
-use watari_bench::capacity::page::page;
-use watari_bench::capacity::search::Ended;
-use watari_bench::plan::{Plan, Stop};
-use watari_bench::predict::Prediction;
-use watari_bench::summary::Run;
-use watari_bench::tls::Resume;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use watari_bench_analysis::capacity::report::CapacityReport;
+use watari_bench_analysis::capacity::search::Ended;
+use watari_bench_analysis::capacity::{CapacitySearch, Found, Quantity};
+use watari_bench_engine::plan::{Pace, Plan, Stop};
+use watari_bench_engine::tls::Resume;
+use watari_bench_report::summary::Run;
 
 use self::prediction::Predict;
-use self::search::{Found, SearchOptions};
+use self::search::SearchOptions;
 use super::options::{FleetOptions, Protocol, Target, TimeoutOptions, Tls};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
+use crate::output::write;
 
 /// Find the highest load at which a server meets conditions, and the number of servers that a site needs
 #[derive(Args)]
@@ -68,16 +70,6 @@ requests_per_hour; and, where known, peak_factor (the busiest day against this o
 handshakes_per_visit. Conditions are checked for each measurement alone, with the requests that ended in it. Exit
 status: 0 done, 1 no load meets the conditions, or a worker was lost, 2 wrong usage.";
 
-/// The output of `--json`.
-#[derive(Serialize)]
-struct CapacityReport<'a> {
-    run: &'a Run,
-    /// `null`: the capacity was given.
-    search: Option<&'a Found>,
-    /// `null`: no option states the site's load.
-    prediction: Option<&'a Prediction>,
-}
-
 impl Capacity {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         self.check()?;
@@ -86,22 +78,17 @@ impl Capacity {
         let file = self.html.as_ref().map(create).transpose()?;
         let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
         let found = if self.predict.capacity.is_some() { None } else { Some(self.search()?) };
-        let capacity = self.predict.capacity(found.as_ref());
-        let prediction = match (demand, capacity) {
-            (Some(demand), Some(capacity)) => Some(self.predict.predict(&demand, capacity)?),
-            _ => None,
-        };
-        let told = CapacityReport { run: &run, search: found.as_ref(), prediction: prediction.as_ref() };
-        if let (Some(mut file), Some(found)) = (file, &found) {
-            let page = page(&run, &found.curve, &found.finding, &told.to_string());
+        let prediction = self.predict.predict(demand.as_ref(), found.as_ref())?;
+        let report = CapacityReport { run, search: found, prediction };
+        if let (Some(mut file), Some(page)) = (file, report.page()) {
             file.write_all(page.as_bytes()).map_err(Failure::Output)?;
         }
         if self.json {
-            print_json(&told)?;
+            print_json(&report)?;
         } else {
-            print(&told)?;
+            print(&report)?;
         }
-        match found {
+        match report.search {
             Some(found) if found.finding.ended == Ended::Unanswered => Err(Failure::Unanswered),
             Some(found) if found.finding.level.is_none() => Err(Failure::Expectation),
             _ => Ok(()),
@@ -123,31 +110,48 @@ impl Capacity {
     }
 
     fn search(&self) -> Result<Found, Failure> {
-        let base = Plan {
+        let quantity = self.search.quantity();
+        let load = Plan {
             work: self.target.requests()?.into(),
             sources: self.target.sources(),
-            pace: self.search.pace(self.search.from())?,
+            pace: pace(quantity, self.search.from())?,
             stop: Stop::default(),
             protocol: self.protocol.plan(),
             tls: self.tls.options(Resume::Full)?,
             timeouts: self.timeouts.timeouts(),
             threads: usize::from(self.threads),
         };
-        self.search.run(base, &self.fleet, !self.json)
+        // Refuses, before a long search, a highest level that the machine does not allow.
+        self.fleet.fleet(&Plan { pace: pace(quantity, self.search.to())?, ..load.clone() })?;
+        let search = CapacitySearch {
+            plan: self.search.plan(),
+            quantity,
+            conditions: &self.search.expect,
+            settle: self.search.settle.get(),
+            load,
+            machines: &self.fleet.machines()?,
+        };
+        run(search, !self.json)
     }
 }
 
-impl std::fmt::Display for CapacityReport<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(found) = self.search {
-            write!(f, "\n{found}")?;
-        }
-        match (self.search, self.prediction) {
-            (Some(_), Some(prediction)) => write!(f, "\n{prediction}"),
-            (None, Some(prediction)) => write!(f, "{prediction}"),
-            (_, None) => Ok(()),
-        }
-    }
+fn pace(quantity: Quantity, level: u64) -> Result<Pace, Failure> {
+    quantity.pace(level).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// Searches until there is a result, or until Ctrl-C. If `tell` is set, prints each measurement.
+fn run(search: CapacitySearch<'_>, tell: bool) -> Result<Found, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Start)?;
+        let interrupted = CancellationToken::new();
+        let token = interrupted.clone();
+        tokio::spawn(async move {
+            interrupt.recv().await;
+            token.cancel();
+        });
+        Ok(search.run(interrupted, |line| if tell { write(line) } else { Ok(()) }).await?)
+    })
 }
 
 fn create(path: &PathBuf) -> Result<File, Failure> {

@@ -1,13 +1,10 @@
 //! `watari bench compare`: which differences between two sides are real.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serialize;
-use watari_bench::compare::{Comparison, Options, compare};
-use watari_bench::summary::{ReadError, Summary};
+use watari_bench_analysis::compare::Options;
+use watari_bench_analysis::compare::files::compare_files;
 
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
@@ -49,50 +46,18 @@ Examples:
 
 Make five or more runs on each side, by turns: one run does not show the differences between runs.";
 
-/// A comparison, as `--json` prints it.
-#[derive(Serialize)]
-struct Shown<'a> {
-    files_a: &'a [PathBuf],
-    files_b: &'a [PathBuf],
-    #[serde(flatten)]
-    comparison: Comparison,
-}
-
 impl Compare {
     pub(crate) fn execute(self) -> Result<(), Failure> {
-        for side in [&self.a, &self.b] {
-            check_once(side)?;
-        }
-        let (a, b) = (read_all(&self.a)?, read_all(&self.b)?);
-        let comparison = compare(&a, &b, &self.options()).map_err(|error| Failure::Usage(error.to_string()))?;
-        if self.json {
-            return print_json(&Shown { files_a: &self.a, files_b: &self.b, comparison });
-        }
-        print(comparison)
+        let options = self.options();
+        let compared = compare_files(self.a, self.b, &options);
+        let comparison = compared.map_err(|error| Failure::Usage(error.to_string()))?;
+        if self.json { print_json(&comparison) } else { print(comparison) }
     }
 
     fn options(&self) -> Options {
         let Self { confidence, min_effect, replicates, seed, .. } = *self;
         Options { confidence, min_effect, replicates, seed }
     }
-}
-
-/// A run that counts twice is not a second run: it would show no difference from run to run.
-fn check_once(paths: &[PathBuf]) -> Result<(), Failure> {
-    let mut seen = HashSet::new();
-    let twice = paths.iter().find(|path| !seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone())));
-    twice.map_or(Ok(()), |path| {
-        Err(Failure::Usage(format!("{} is given twice: each file must be another run", path.display())))
-    })
-}
-
-fn read_all(paths: &[PathBuf]) -> Result<Vec<Summary>, Failure> {
-    paths.iter().map(|path| read(path)).collect()
-}
-
-fn read(path: &Path) -> Result<Summary, Failure> {
-    let read = File::open(path).map_err(ReadError::Input).and_then(Summary::read);
-    read.map_err(|error| Failure::Usage(format!("{} {error}", path.display())))
 }
 
 fn confidence(text: &str) -> Result<f64, String> {

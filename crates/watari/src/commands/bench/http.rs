@@ -1,12 +1,12 @@
 //! `watari bench http`: a load of HTTP requests.
 
 use clap::Args;
+use watari_bench_engine::plan::Plan;
+use watari_bench_engine::tls::Resume;
 
 use super::make_list::MakeList;
 use super::options::{Flow, Load, Protocol, Report, StaggeredFleetOptions, Target, Tls};
 use crate::failure::Failure;
-use watari_bench::plan::Plan;
-use watari_bench::tls::Resume;
 
 /// Send requests, and report how they ended
 #[derive(Args)]

@@ -1,16 +1,16 @@
 //! `watari bench http --make-list`: an access list on the standard output.
 
-use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use watari_bench::access_log::LogCount;
-use watari_bench::list::Ask;
-use watari_bench::make_list::{Clients, FromLog, MakeError, Recipe, TlsShare, WeightedRange, parse_ask, write};
+use watari_bench_analysis::access_log::LogCount;
+use watari_bench_analysis::make_list::from_log::{Clients, FromLog};
+use watari_bench_analysis::make_list::{Recipe, TlsShare, WeightedRange, parse_ask, write};
+use watari_bench_engine::list::Ask;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::output::print_line;
 
 /// The options of `--make-list`. Commands have them as `Option<MakeList>`, which is `None` if none of them is given.
 #[derive(Args)]
@@ -55,11 +55,9 @@ impl MakeList {
     }
 
     fn of_log(&self, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
-        let name = path.display().to_string();
-        let log = File::open(path).map_err(|error| MakeError::Log { file: name.clone(), error })?;
         let clients = if self.from_anywhere { Clients::Any } else { Clients::AsLogged };
-        let count = FromLog { clients, tls: self.tls_share }.write(&name, BufReader::new(log), out)?;
-        print_line(&name, &count);
+        let count = FromLog { clients, tls: self.tls_share }.write_of_file(path, out)?;
+        print_skipped(path, &count);
         Ok(())
     }
 
@@ -69,13 +67,13 @@ impl MakeList {
 }
 
 /// Reports the lines of the log that were skipped.
-fn print_line(name: &str, count: &LogCount) {
+fn print_skipped(path: &Path, count: &LogCount) {
     for bad in &count.first_bad {
-        output::print_line(format_args!("watari: skipped {bad}"));
+        print_line(format_args!("watari: skipped {bad}"));
     }
     if count.bad > count.first_bad.len() as u64 {
         let all = count.good + count.bad;
-        output::print_line(format_args!("watari: skipped {} of {all} lines of {name}", count.bad));
+        print_line(format_args!("watari: skipped {} of {all} lines of {}", count.bad, path.display()));
     }
 }
 

@@ -6,7 +6,10 @@ use std::io::{self, IsTerminal};
 
 use bytesize::ByteSize;
 use clap::Args;
-use watari_bench::suites::{EngineName, Plan, Report, Row, Work, measure};
+use watari_bench_suites::engine_name::EngineName;
+use watari_bench_suites::measure::{Plan, Report, measure};
+use watari_bench_suites::row::Row;
+use watari_bench_suites::work::Work;
 
 use crate::commands::{print, print_json};
 use crate::failure::Failure;

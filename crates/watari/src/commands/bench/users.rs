@@ -1,11 +1,11 @@
 //! `watari bench users`: users who come back.
 
 use clap::{Args, ValueEnum};
-use watari_bench::duration::Span;
-use watari_bench::plan::{Pace, Plan, Stop};
-use watari_bench::shares::Shares;
-use watari_bench::tls::Resume;
-use watari_bench::users::{Count, Settings};
+use watari_bench_engine::duration::Span;
+use watari_bench_engine::plan::{Pace, Plan, Stop};
+use watari_bench_engine::shares::Shares;
+use watari_bench_engine::tls::Resume;
+use watari_bench_engine::users::{Count, Settings};
 
 use super::options::{FleetOptions, Report, Target, TimeoutOptions, Tls, Version};
 use crate::failure::Failure;

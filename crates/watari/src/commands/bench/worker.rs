@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tokio::runtime::Builder;
 use tracing_subscriber::filter::Targets;
-use watari_bench::source::Sources;
-use watari_bench::worker::{Listening, serve_parent};
+use watari_bench_engine::source::Sources;
+use watari_bench_fleet::worker::{Listening, serve_parent};
 use watari_pki::Identity;
 use watari_wire::NodeName;
 

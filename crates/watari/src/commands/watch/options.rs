@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use watari_bench::duration::{NoSpan, Span};
+use watari_bench_engine::duration::{NoSpan, Span};
 use watari_endings::{Profile, Servers, Settings};
 use watari_packets::Decoder;
 use watari_watch::pseudonyms::{Pseudonyms, Whose};

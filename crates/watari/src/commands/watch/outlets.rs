@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use clap::Args;
-use watari_bench::duration::Span;
+use watari_bench_engine::duration::Span;
 use watari_capture::privileges::{self, Keep, PrivilegesError};
 use watari_watch::{alerting, web};
 

@@ -1,16 +1,12 @@
 //! The prediction: the given data of the site, and the assumptions.
 
-use std::fs::{self, File};
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use watari_bench::access_log::{BadLine, LogCount, read_log};
-use watari_bench::predict::observed::Observed;
-use watari_bench::predict::profile::Profile;
-use watari_bench::predict::{Assumption, Demand, Prediction, Sizing, Stated, Window};
+use watari_bench_analysis::capacity::Found;
+use watari_bench_analysis::predict::site::{self, SiteError};
+use watari_bench_analysis::predict::{Demand, Prediction, Sizing, Stated, Window};
 
-use super::search::Found;
 use crate::failure::Failure;
 use crate::output::print_line;
 
@@ -74,22 +70,40 @@ impl Predict {
 
     /// The site's load. `None`: no option states it.
     pub(super) fn demand(&self) -> Result<Option<Demand>, Failure> {
+        let usage = |error: SiteError| Failure::Usage(error.to_string());
         let demand = match &self.profile {
-            Some(file) => Some(self.stated(file)?),
-            None if self.log.is_empty() => None,
-            None => Some(self.observed()?),
+            Some(file) => site::of_profile(file, &or_default(self.quantile, "--quantile", 0.99)).map_err(usage)?,
+            None if self.log.is_empty() => return Ok(None),
+            None => {
+                let (demand, bad_lines) = site::of_logs(&self.log).map_err(usage)?;
+                for bad in bad_lines {
+                    print_line(format_args!("skipped: {bad}"));
+                }
+                demand
+            }
         };
-        Ok(demand.map(|demand| self.with_handshakes(demand)))
+        let share = self.handshake_share.map(|share| Stated::new(share, "--handshake-share"));
+        Ok(Some(match share {
+            Some(share) => demand.with_handshake_share(&share),
+            None => demand,
+        }))
+    }
+
+    /// The prediction. `None` without a load of the site, or without the capacity of a server.
+    pub(super) fn predict(
+        &self,
+        demand: Option<&Demand>,
+        found: Option<&Found>,
+    ) -> Result<Option<Prediction>, Failure> {
+        let (Some(demand), Some(capacity)) = (demand, self.capacity(found)) else { return Ok(None) };
+        let prediction = Prediction::new(demand, &self.sizing(capacity));
+        prediction.map(Some).map_err(|error| Failure::Usage(error.to_string()))
     }
 
     /// The capacity of one server, given or measured. `None`: the search found none.
-    pub(super) fn capacity(&self, found: Option<&Found>) -> Option<Stated<f64>> {
+    fn capacity(&self, found: Option<&Found>) -> Option<Stated<f64>> {
         let measured = || Some(Stated::new(found?.throughput_per_s?, "measured"));
         self.capacity.map(|capacity| Stated::new(capacity, "--capacity")).or_else(measured)
-    }
-
-    pub(super) fn predict(&self, demand: &Demand, capacity: Stated<f64>) -> Result<Prediction, Failure> {
-        Prediction::new(demand, &self.sizing(capacity)).map_err(|error| Failure::Usage(error.to_string()))
     }
 
     fn sizing(&self, capacity: Stated<f64>) -> Sizing {
@@ -106,37 +120,6 @@ impl Predict {
             peak: or_default(peak, "--peak", Window::Second),
         }
     }
-
-    fn stated(&self, file: &Path) -> Result<Demand, Failure> {
-        let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
-        let profile = Profile::parse(&file.display().to_string(), &text);
-        let profile = profile.map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(profile.demand(&or_default(self.quantile, "--quantile", 0.99)))
-    }
-
-    fn observed(&self) -> Result<Demand, Failure> {
-        let (mut observed, mut bad, mut first_bad) = (Observed::default(), 0, Vec::new());
-        for file in &self.log {
-            let count = read_into(&mut observed, file)?;
-            bad += count.bad;
-            first_bad.extend(count.first_bad);
-        }
-        let names: Vec<_> = self.log.iter().map(|file| file.display().to_string()).collect();
-        let name = names.join(", ");
-        let demand = observed.demand(&name, bad).ok_or_else(|| nothing_in(&name, first_bad.first()))?;
-        for bad in first_bad {
-            print_line(format_args!("skipped: {bad}"));
-        }
-        Ok(demand)
-    }
-
-    fn with_handshakes(&self, demand: Demand) -> Demand {
-        let Some(share) = self.handshake_share else { return demand };
-        let assumption =
-            Assumption::new("requests with a full handshake", format!("{:.1} %", 100.0 * share), "--handshake-share");
-        let assumptions = demand.assumptions.into_iter().chain([assumption]).collect();
-        Demand { handshake_share: Some(share), assumptions, ..demand }
-    }
 }
 
 fn or_default<T>(given: Option<T>, option: &str, default: T) -> Stated<T> {
@@ -144,21 +127,4 @@ fn or_default<T>(given: Option<T>, option: &str, default: T) -> Stated<T> {
         Some(value) => Stated::new(value, option),
         None => Stated::new(default, "default"),
     }
-}
-
-fn read_into(observed: &mut Observed, file: &Path) -> Result<LogCount, Failure> {
-    let opened = File::open(file).map_err(|error| unreadable(file, &error))?;
-    read_log(&file.display().to_string(), BufReader::new(opened), |line| observed.enter(line))
-        .map_err(|error| unreadable(file, &error))
-}
-
-fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::Usage(format!("cannot read {}: {error}", file.display()))
-}
-
-fn nothing_in(name: &str, first_bad: Option<&BadLine>) -> Failure {
-    Failure::Usage(match first_bad {
-        Some(bad) => format!("no usable line: {bad}"),
-        None => format!("{name} is empty"),
-    })
 }

@@ -1,16 +1,13 @@
 //! The processes and machines that make the load.
 
 use std::collections::HashSet;
-use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use watari_bench::duration::Span;
-use watari_bench::fleet::Fleet;
-use watari_bench::limits::{Limits, Shortage};
-use watari_bench::needs;
-use watari_bench::plan::Plan;
+use watari_bench_engine::duration::Span;
+use watari_bench_engine::plan::Plan;
+use watari_bench_fleet::fleet::{Chosen, Fleet, Machines};
 use watari_pki::Identity;
 use watari_wire::NodeName;
 
@@ -50,11 +47,7 @@ pub(crate) struct StaggeredFleetOptions {
 impl StaggeredFleetOptions {
     /// Like [`FleetOptions::fleet`].
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
-        let mut fleet = self.fleet.fleet(plan)?;
-        if let (Fleet::Workers { stagger, .. }, Some(span)) = (&mut fleet, self.stagger) {
-            *stagger = span.get();
-        }
-        Ok(fleet)
+        fleet(&self.fleet.staggered(self.stagger.map_or(Duration::ZERO, Span::get))?, plan)
     }
 }
 
@@ -62,24 +55,21 @@ impl FleetOptions {
     /// The processes or workers that run the plan. Reports a choice that was not asked for on the standard error, and
     /// refuses plans that exceed the system's limits.
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
-        let (fleet, unasked) = self.choose(plan)?;
-        if let Some(unasked) = unasked {
-            print_line(unasked);
-        }
-        Ok(fleet)
+        fleet(&self.machines()?, plan)
     }
 
-    /// The same, with a sentence about a choice that was not asked for.
-    pub(crate) fn choose(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
-        match &self.node {
-            Some(node) => {
-                self.check_workers()?;
-                let identity = Box::new(Identity::load(&self.pki, node)?);
-                let addresses = self.workers.clone();
-                Ok((Fleet::Workers { addresses, identity, stagger: Duration::ZERO }, None))
-            }
-            None => self.of_this_machine(plan),
-        }
+    /// The machines, of which a search chooses for each of its loads.
+    pub(crate) fn machines(&self) -> Result<Machines, Failure> {
+        self.staggered(Duration::ZERO)
+    }
+
+    fn staggered(&self, stagger: Duration) -> Result<Machines, Failure> {
+        let Some(node) = &self.node else {
+            return Ok(Machines::This { processes: self.processes.map(u64::from) });
+        };
+        self.check_workers()?;
+        let identity = Box::new(Identity::load(&self.pki, node)?);
+        Ok(Machines::Workers { addresses: self.workers.clone(), identity, stagger })
     }
 
     /// A worker makes one load at a time.
@@ -88,29 +78,14 @@ impl FleetOptions {
         let twice = self.workers.iter().find(|address| !seen.insert(*address));
         twice.map_or(Ok(()), |address| Err(Failure::Usage(format!("{address} is given twice in --workers"))))
     }
-
-    fn of_this_machine(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
-        let limits = Limits::of_this_process().map_err(|error| Failure::Usage(error.to_string()))?;
-        let connections = plan.connections() as u64;
-        let check = |processes| needs::check(&limits, plan, connections, processes).map(|()| processes);
-        let (enough, unasked) = match check(self.processes.map_or(1, u64::from)) {
-            Err(Shortage::Files { allowed, processes, .. }) if self.processes.is_none() => {
-                let why = format!("one process may open only {allowed} files");
-                let unasked = format!("{processes} processes share {connections} connections: {why}");
-                (check(processes), Some(unasked))
-            }
-            checked => (checked, None),
-        };
-        let processes = enough.map_err(|shortage| Failure::Usage(shortage.to_string()))?;
-        Ok((processes_of_this_machine(processes)?, unasked))
-    }
 }
 
-fn processes_of_this_machine(count: u64) -> Result<Fleet, Failure> {
-    match count {
-        1 => Ok(Fleet::Here),
-        count => Ok(Fleet::Processes { program: env::current_exe().map_err(Failure::Start)?, count: count as usize }),
+fn fleet(machines: &Machines, plan: &Plan) -> Result<Fleet, Failure> {
+    let Chosen { fleet, unasked } = machines.choose(plan)?;
+    if let Some(unasked) = unasked {
+        print_line(unasked);
     }
+    Ok(fleet)
 }
 
 #[cfg(test)]

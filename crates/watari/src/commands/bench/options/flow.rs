@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use watari_bench::plan::Work;
+use watari_bench_engine::plan::Work;
 
 use super::Target;
 use crate::failure::Failure;

@@ -1,9 +1,9 @@
 //! The amount, rate and duration of a load.
 
 use clap::Args;
-use watari_bench::duration::Span;
-use watari_bench::plan::{Pace, Stop, Timeouts};
-use watari_bench::schedule::{Rate, Schedule, Spacing};
+use watari_bench_engine::duration::Span;
+use watari_bench_engine::plan::{Pace, Stop, Timeouts};
+use watari_bench_engine::schedule::{Rate, Schedule, Spacing};
 
 /// The amount, rate and duration of the load
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! How HTTP is spoken.
 
 use clap::Args;
-use watari_bench::plan;
+use watari_bench_engine::plan;
 
 /// HTTP connections
 #[derive(Args)]

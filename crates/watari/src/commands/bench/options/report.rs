@@ -1,18 +1,18 @@
 //! The report of a run.
 
-use std::time::SystemTime;
-
 use clap::Args;
-use watari_bench::expect::{self, Condition};
-use watari_bench::fleet::{Finished, Fleet};
-use watari_bench::plan::Plan;
-use watari_bench::summary::{Run, Summary};
+use tokio::runtime::Builder;
+use watari_bench_engine::plan::Plan;
+use watari_bench_fleet::fleet::Fleet;
+use watari_bench_fleet::measure::{Measured, Measurement};
+use watari_bench_report::expect::{self, Condition};
+use watari_bench_report::summary::Summary;
 
 use super::files::Files;
-use crate::commands::bench::watch::Watch;
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 use crate::output::print_line;
+use crate::process::EndSignals;
 
 /// The report of the run
 #[derive(Args)]
@@ -41,25 +41,18 @@ impl Report {
         fleet: &Fleet,
         more: impl FnOnce(&Summary) -> String,
     ) -> Result<(), Failure> {
-        let files = self.files.open(plan.work.classes())?;
-        let started = SystemTime::now();
-        let run = Run::of_this_process(std::env::args().collect(), started);
-        let watch = Watch::new(&run.command, plan.stop, self.json)?;
-        let load = fleet.start(plan, files.log())?;
-        watch.wait(&load);
-        let Finished { load: finished, workers } = load.finish();
-        let summary = Summary::new(run.by(&workers), finished.elapsed, &finished.tally);
-        let summary = summary.because(finished.causes.clone());
+        let command = std::env::args().collect();
+        let measurement = Measurement { command, plan, fleet, files: self.files.paths(), shown: !self.json };
+        let measured = measure(measurement)?;
+        let summary = &measured.summary;
         if self.json {
-            print_json(&summary)?;
+            print_json(summary)?;
         } else {
-            print(format_args!("{}{summary}", more(&summary)))?;
+            print(format_args!("{}{summary}", more(summary)))?;
         }
-        files.write(started, &finished, &summary)?;
-        match workers.iter().filter(|worker| worker.lost.is_some()).count() {
-            0 => self.verdict(&summary),
-            lost => Err(Failure::Lost(lost)),
-        }
+        let lost = measured.lost;
+        let summary = measured.write_files()?;
+        if lost > 0 { Err(Failure::Lost(lost)) } else { self.verdict(&summary) }
     }
 
     fn verdict(&self, summary: &Summary) -> Result<(), Failure> {
@@ -72,4 +65,18 @@ impl Report {
         }
         if summary.total.succeeded() == 0 { Err(Failure::Unanswered) } else { Ok(()) }
     }
+}
+
+/// Measures until the run ends, or until a signal asks this process to end.
+fn measure(measurement: Measurement<'_>) -> Result<Measured, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+    runtime.block_on(async {
+        // Handles signals before a load runs, which would end without its summary, and before a view is open, which
+        // would stay on the terminal.
+        let mut signals = EndSignals::listen().map_err(Failure::Start)?;
+        let end = async {
+            signals.next().await;
+        };
+        Ok(measurement.measure(end).await?)
+    })
 }

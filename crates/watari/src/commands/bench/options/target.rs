@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri, header};
-use watari_bench::list::{self, AccessList};
-use watari_bench::ok_status::OkStatus;
-use watari_bench::requests::{Requests, Sites};
-use watari_bench::site::Site;
-use watari_bench::source::Sources;
+use watari_bench_engine::list::{self, AccessList};
+use watari_bench_engine::ok_status::OkStatus;
+use watari_bench_engine::requests::{Requests, Sites};
+use watari_bench_engine::site::Site;
+use watari_bench_engine::source::Sources;
 
 use crate::failure::Failure;
 

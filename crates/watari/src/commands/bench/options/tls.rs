@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
+use watari_bench_engine::tls::{Pem, Resume, Roots, TlsOptions};
 use watari_handshake::{Group, Policy};
 use watari_record::{CipherSuite, Version};
 

@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use watari_bench::suites::paper::{PaperRow, REFERENCE, ROWS, Ratios};
-use watari_bench::suites::{Cost, Measured, Plan, Report, Row};
+use watari_bench_suites::measure::{Plan, Report};
+use watari_bench_suites::paper::{PaperRow, REFERENCE, ROWS, Ratios};
+use watari_bench_suites::row::{Cost, Measured, Row};
 
 use crate::table::Table;
 
@@ -144,7 +145,9 @@ fn millis(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use watari_bench::suites::{EngineName, Key, Work};
+    use watari_bench_suites::engine_name::EngineName;
+    use watari_bench_suites::key::Key;
+    use watari_bench_suites::work::Work;
 
     use super::*;
 

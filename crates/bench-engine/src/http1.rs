@@ -1,0 +1,14 @@
+//! HTTP/1.1 (RFC 9112) on the client's side: a pure reader of responses, and connections that use it.
+//!
+//! Imports: `connect`, `exchange`, `stream` and `tls` for connections; `request` and `run` for requests and their
+//! samples.
+
+mod chunked;
+mod connection;
+mod fault;
+mod response;
+mod sender;
+
+pub use fault::ProtocolFault;
+pub use response::{Fed, ResponseReader};
+pub(crate) use sender::Sender;
