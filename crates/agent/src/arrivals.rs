@@ -9,7 +9,8 @@ use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_record::{Connection, ImportError, Side};
 use watari_stream::Parts;
 use watari_sys::tcp;
-use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Message, NodeName, Refused, Rest, Ship};
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
+use watari_wire::{self as wire, Aborted, Message, Refused, Rest, Ship};
 
 use crate::AgentShared;
 use crate::live::{About, Live};

@@ -11,10 +11,8 @@ use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_record::Fenced;
 use watari_stream::Parts;
 use watari_sys::tcp;
-use watari_wire::{
-    AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest,
-    SecretBytes, Ship, StayReason, TAIL_LEN_MAX,
-};
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, StayReason};
+use watari_wire::{Cancel, Message, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest, Ship, TAIL_LEN_MAX};
 
 use crate::AgentShared;
 use crate::live::{About, Live};

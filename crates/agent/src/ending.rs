@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use watari_sys::tcp;
-use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
+use watari_values::{ConnectionId, Epoch, NodeName};
+use watari_wire::{Final, LegKept, Message};
 
 use crate::AgentShared;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use watari_values::{NodeName, SecretBytes};
 use watari_wire::leg::{Accepted, LegVerifier, PrefaceError};
-use watari_wire::{LegKey, Message, NodeName, SecretBytes};
+use watari_wire::{LegKey, Message};
 
 use crate::AgentShared;
 

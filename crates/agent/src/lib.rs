@@ -58,7 +58,8 @@ use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
 use watari_proxy::Proxy;
 use watari_sys::{Unidentified, UnidentifiedLimits};
-use watari_wire::{ConnectionStatus, Message, NodeName, Role};
+use watari_values::{ConnectionStatus, NodeName, Role};
+use watari_wire::Message;
 
 use crate::arrivals::Arrivals;
 use crate::departure::{Departures, DispatcherMessage};

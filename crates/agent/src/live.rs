@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use watari_stream::Parts;
-use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Established, Leave, Message, NodeName, TlsInfo};
+use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName, TlsInfo};
+use watari_wire::{Established, Leave, Message};
 
 use crate::AgentShared;
 

@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use watari_http2::{Flood, Metered};
 use watari_proxy::Client;
 use watari_stream::{Parts, TlsStream};
-use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
+use watari_values::{NodeName, StayReason};
+use watari_wire::{Leave, Message, Stays};
 
 use crate::AgentShared;
 use crate::activity::Activity;

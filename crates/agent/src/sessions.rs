@@ -19,7 +19,8 @@ use tokio::time::{Instant, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use watari_handshake::{Found, Miss, NewSession, Provided, SessionSource, Wanted};
 use watari_session::{FoundSession, Session, Source, TooManySeeds, Verdict};
-use watari_wire::{Message, NodeName, Role, SessionKey, TicketSeed, TicketSeedId};
+use watari_values::{NodeName, Role, SessionKey, TicketSeedId};
+use watari_wire::{Message, TicketSeed};
 
 use crate::AgentShared;
 use crate::metrics::{Metrics, VERSIONS};

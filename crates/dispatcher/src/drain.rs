@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_wire::{ConnectionId, Leave, Message, NodeName};
+use watari_values::{ConnectionId, NodeName};
+use watari_wire::{Leave, Message};
 
 use crate::DispatcherShared;
 

@@ -40,7 +40,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_mesh::{Event, Mesh, SendError};
-use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName, StayReason};
+use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
+use watari_wire::{Leave, Message};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;

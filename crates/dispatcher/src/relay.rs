@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
 use watari_sys::tcp;
+use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
-use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, LegKept, Message, NodeName};
+use watari_wire::{Aborted, Decided, Freeze, LegKept, Message};
 
 use crate::DispatcherShared;
 use crate::alarm::Alarm;
@@ -603,7 +604,7 @@ impl Relay {
         }
     }
 
-    fn send_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_wire::AbortReason) {
+    fn send_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_values::AbortReason) {
         self.shared.send(to, &Message::Aborted(Aborted { connection: self.id, epoch, reason }));
     }
 

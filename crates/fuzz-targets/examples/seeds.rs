@@ -17,14 +17,14 @@ use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use watari_record::CipherSuite;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, Role, SecretBytes, StayReason, TlsInfo};
 use watari_watch::link::wire::{self, FromJudge, FromSensor, Taken, WireReport};
 use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
-    AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Established, Final, Freeze, Held, Hello, Leave, LegKey,
-    LinkMessage, Member, Members, Message, NodeName, Propose, Refused, Rest, Role, SecretBytes, Ship, StayReason,
-    Stays, TlsInfo, Verdict, frame,
+    Aborted, Cancel, Decided, Established, Final, Freeze, Held, Hello, Leave, LegKey, LinkMessage, Member, Members,
+    Message, Propose, Refused, Rest, Ship, Stays, Verdict, frame,
 };
 
 fn main() {

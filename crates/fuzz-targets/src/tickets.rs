@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use watari_session::{Dated, RANDOM_LEN, Ring, RingSettings};
-use watari_wire::{EpochSecret, SecretBytes, TicketSeed};
+use watari_values::SecretBytes;
+use watari_wire::{EpochSecret, TicketSeed};
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {

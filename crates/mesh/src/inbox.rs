@@ -58,8 +58,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use proptest::prelude::*;
+    use watari_values::{ConnectionId, Epoch};
     use watari_wire::frame::FRAME_LEN_MAX;
-    use watari_wire::{ConnectionId, Epoch, Message, Rest};
+    use watari_wire::{Message, Rest};
 
     use super::*;
 

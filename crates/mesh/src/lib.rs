@@ -45,7 +45,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use watari_pki::Identity;
-use watari_wire::{BadLength, Hello, Message, NodeName, Role};
+use watari_values::{NodeName, Role};
+use watari_wire::{BadLength, Hello, Message};
 
 pub use config::{Config, Join, Limits, Peer, StartError};
 pub use error::LinkError;

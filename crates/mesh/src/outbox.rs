@@ -171,8 +171,9 @@ impl Batch {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use watari_values::{ConnectionId, Epoch};
+    use watari_wire::Rest;
     use watari_wire::frame::Frame;
-    use watari_wire::{ConnectionId, Epoch, Rest};
 
     use super::*;
 

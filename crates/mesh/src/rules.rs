@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use watari_wire::{MessageKind, Role};
+use watari_values::Role;
+use watari_wire::MessageKind;
 
 /// Whether a node with the roles `from` may send a message of this kind to a node with the roles `to`.
 ///

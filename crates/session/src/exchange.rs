@@ -49,7 +49,8 @@ mod turn;
 
 use std::collections::BTreeSet;
 
-use watari_wire::{Message, NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
+use watari_wire::Message;
 
 pub use counters::ExchangeCounters;
 use gets::Gets;

@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use watari_wire::{SecretBytes, TICKET_SEEDS_MAX, TicketSeed, TicketSeedId};
+use watari_values::{SecretBytes, TicketSeedId};
+use watari_wire::{TICKET_SEEDS_MAX, TicketSeed};
 
 use seed::Seed;
 use ticket::Header;

@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use watari_values::{
+    AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, StayReason, TicketSeedId, TlsInfo,
+};
 
 use crate::*;
 

@@ -2,7 +2,9 @@
 //!
 //! Both ends apply the limits: a sender does not send longer fields, and a receiver does not accept them.
 
-use crate::{KeptSession, LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
+use watari_values::TlsInfo;
+
+use crate::{KeptSession, LegKey, Message, Rest, Ship, TicketSeed};
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;

@@ -3,45 +3,12 @@
 //! Offsets are byte counts of the connection's two streams, as the dispatcher relays them: *rx* from the client, *tx*
 //! to the client. See docs/internals/handoff.md for moves.
 
-use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use zeroize::Zeroizing;
-
-use crate::{ConnectionId, Epoch, NodeName, SessionKey};
-
-/// Bytes that contain secrets. They are zeroized when dropped, and never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretBytes(Zeroizing<Vec<u8>>);
-
-impl SecretBytes {
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self(Zeroizing::new(bytes))
-    }
-
-    pub fn as_slice(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} secret bytes]", self.0.len())
-    }
-}
-
-impl Serialize for SecretBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for SecretBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        serde_bytes::deserialize(deserializer).map(Self::new)
-    }
-}
+use serde::{Deserialize, Serialize};
+use watari_values::{
+    AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, StayReason, TicketSeedId, TlsInfo,
+};
 
 /// All messages between nodes about connections.
 ///
@@ -103,9 +70,6 @@ pub enum Message {
     /// Agent to agent: the answer to a [`SessionSpend`].
     SessionSpent(SessionSpent),
 }
-
-/// The id of a seed, from which ticket keys are derived.
-pub type TicketSeedId = [u8; 8];
 
 /// A seed of ticket keys, as nodes exchange it. See `watari_session::Ring`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,39 +166,6 @@ pub struct LegKey {
     pub key: SecretBytes,
     /// Whether the agent does handshakes. An agent without certificates only takes connections over.
     pub handshakes: bool,
-}
-
-/// The result of a TLS handshake.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TlsInfo {
-    /// The TLS version: 0x0303 or 0x0304.
-    pub version: u16,
-    /// The cipher suite (IANA).
-    pub suite: u16,
-    /// The ALPN protocol (`h2`, `http/1.1`), at most 255 bytes. Empty: none was negotiated.
-    #[serde(with = "serde_bytes")]
-    pub alpn: Vec<u8>,
-    /// The SNI host name, at most 255 bytes. `None`: the client sent none.
-    pub server_name: Option<String>,
-    /// Whether the handshake resumed a session.
-    pub resumed: bool,
-}
-
-/// A node's status of a connection, for display and tools. It is never sent on a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectionStatus {
-    pub id: ConnectionId,
-    pub client: SocketAddr,
-    /// The result of the handshake. `None`: it is not done.
-    pub tls: Option<TlsInfo>,
-    /// The agent that did the handshake.
-    pub handshake_node: NodeName,
-    /// The agent that owns the connection.
-    pub node: NodeName,
-    /// The number of moves.
-    pub moves: u32,
-    /// The reason that it stays, although it was asked to leave.
-    pub stays: Option<StayReason>,
 }
 
 /// See [`Message::Established`].
@@ -393,70 +324,4 @@ pub struct Leave {
 pub struct Stays {
     pub connection: ConnectionId,
     pub reason: StayReason,
-}
-
-/// The reason that a connection which was asked to leave stays for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum StayReason {
-    /// A request is in progress. The connection moves after the response.
-    InRequest,
-    /// HTTP/2 connections cannot move, because the HTTP library holds the state of the streams. The connection ends
-    /// after its streams, if that was requested.
-    Http2,
-    /// There is no link to the target.
-    NoLink,
-    /// More bytes were read ahead, or wait to be sent, than may be shipped.
-    TooMuchInHand,
-    /// It is a tunnel to an origin, and the origin's end cannot move. On a link, [`Message::Tunnel`] reports it.
-    Tunnel,
-}
-
-impl StayReason {
-    /// The reason as a metric label and log field.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InRequest => "in_request",
-            Self::Http2 => "http2",
-            Self::NoLink => "no_link",
-            Self::TooMuchInHand => "too_much_in_hand",
-            Self::Tunnel => "tunnel",
-        }
-    }
-}
-
-/// The reason that an attempt was aborted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum AbortReason {
-    /// No leg to the target could be connected.
-    NoLeg,
-    /// The target did not report in time that it holds the connection.
-    Timeout,
-    /// The target is at its limit of connections or of held ones.
-    Full,
-    /// The target could not import the state.
-    BadState,
-    /// More unopened bytes than may be shipped.
-    RestTooLong,
-    /// The target holds other data than the source shipped.
-    Mismatch,
-    /// The hold of the target expired before the decision.
-    Expired,
-    /// The source had no link to the target.
-    NoLink,
-}
-
-impl AbortReason {
-    /// The reason as a metric label and log field.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoLeg => "no_leg",
-            Self::Timeout => "timeout",
-            Self::Full => "full",
-            Self::BadState => "bad_state",
-            Self::RestTooLong => "rest_too_long",
-            Self::Mismatch => "mismatch",
-            Self::Expired => "expired",
-            Self::NoLink => "no_link",
-        }
-    }
 }

@@ -100,7 +100,8 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt;
 
-    use watari_wire::{EpochSecret, SecretBytes};
+    use watari_values::SecretBytes;
+    use watari_wire::EpochSecret;
 
     use super::*;
 

@@ -12,7 +12,8 @@ use watari_handshake::Miss;
 use watari_session::{
     Action, Exchange, FoundSession, GetId, Now, Outcome, Placement, PutId, Session, Source, SpendId, Store, Verdict,
 };
-use watari_wire::{Message, NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
+use watari_wire::Message;
 
 use super::clock::Clock;
 use super::database::{DatabaseStatus, SealedDatabase};

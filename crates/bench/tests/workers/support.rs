@@ -16,7 +16,7 @@ use watari_bench::site::Site;
 use watari_bench::tls::TlsOptions;
 use watari_bench::worker::Listening;
 use watari_pki::{Authority, Identity};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use crate::server::Server;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use watari_session::{Action, Exchange, Now, Placement, RANDOM_LEN, Ring, RingSettings, Session, Store};
-use watari_wire::{Message, NodeName, SecretBytes, SessionKey, frame};
+use watari_values::{NodeName, SecretBytes, SessionKey};
+use watari_wire::{Message, frame};
 
 use crate::failure::{Failure, tls};
 

@@ -6,8 +6,9 @@ use prometheus_client::registry::Registry;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Config, Join, Limits, LinkError, Mesh, Peer, SendError, StartError};
+use watari_values::{AbortReason, ConnectionId, Epoch};
 use watari_wire::frame::{FRAME_LEN_MAX, Frame};
-use watari_wire::{AbortReason, Cancel, ConnectionId, Epoch, LinkMessage, Message, Rest};
+use watari_wire::{Cancel, LinkMessage, Message, Rest};
 
 use crate::support::*;
 

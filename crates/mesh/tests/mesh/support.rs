@@ -19,10 +19,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Config, Event, Join, Limits, LinkError, Mesh, Peer};
 use watari_pki::{Authority, Identity};
+use watari_values::{ConnectionId, Epoch, NodeName, Role, SecretBytes, TlsInfo};
 use watari_wire::frame::{self, Frame};
-use watari_wire::{
-    ConnectionId, Epoch, Freeze, Hello, LinkMessage, Message, NodeName, Role, SecretBytes, Ship, TlsInfo,
-};
+use watari_wire::{Freeze, Hello, LinkMessage, Message, Ship};
 
 /// Long enough for the slowest machine. Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use watari_wire::{KeptSession, Message, NodeName, SESSIONS_MAX, SessionFound, SessionGet, SessionKey};
+use watari_values::{NodeName, SessionKey};
+use watari_wire::{KeptSession, Message, SESSIONS_MAX, SessionFound, SessionGet};
 
 use super::pending::{Pending, id_of, request};
 use super::ranks::Ranks;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SessionKey, SessionPut};
+use watari_values::{NodeName, SessionKey};
+use watari_wire::{Message, SESSION_LEN_MAX, SESSIONS_MAX, SessionPut};
 
 use super::pending::{Pending, id_of, request};
 use super::ranks::{Ranks, first_other};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use watari_wire::{Message, NodeName, SessionKey, SessionSpend, SessionSpent};
+use watari_values::{NodeName, SessionKey};
+use watari_wire::{Message, SessionSpend, SessionSpent};
 
 use super::pending::Pending;
 use super::turn::Turn;

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use watari_values::SecretBytes;
 use watari_wire::{
-    KeptSession, SESSIONS_MAX, SecretBytes, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent,
-    SessionStored,
+    KeptSession, SESSIONS_MAX, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent, SessionStored,
 };
 
 use super::*;

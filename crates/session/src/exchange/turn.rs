@@ -1,8 +1,8 @@
 //! The context of one call: the node, the time, and the actions to return.
 
+use watari_values::{NodeName, SessionKey};
 use watari_wire::{
-    KeptSession, Message, NodeName, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend, SessionSpent,
-    SessionStored, frame,
+    KeptSession, Message, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent, SessionStored, frame,
 };
 
 use super::ranks::{Ranks, first_other};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
-use watari_wire::{EpochSecret, SecretBytes, TicketSeed, TicketSeedId};
+use watari_values::{SecretBytes, TicketSeedId};
+use watari_wire::{EpochSecret, TicketSeed};
 use zeroize::Zeroizing;
 
 use super::RANDOM_LEN;

@@ -12,7 +12,7 @@ use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
 use watari_pki::Authority;
 use watari_record::{CipherSuite, Version};
-use watari_wire::Role;
+use watari_values::Role;
 
 use super::*;
 

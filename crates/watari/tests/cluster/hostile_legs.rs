@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use watari_values::{ConnectionId, Epoch, SecretBytes};
 use watari_wire::leg::{Kind, LegSigner, Preface};
-use watari_wire::{ConnectionId, Epoch, LegKey, Message, SecretBytes};
+use watari_wire::{LegKey, Message};
 
 use crate::clients::guest::{Guest, name};
 use crate::clients::http::Http;

@@ -8,10 +8,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use watari_pki::Authority;
+use watari_values::{AbortReason, ConnectionId, Epoch, Role, SecretBytes, TlsInfo};
 use watari_wire::frame::{FRAME_LEN_MAX, Frame};
 use watari_wire::{
-    AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Final, Freeze, Held, Hello, LegKey, LinkMessage,
-    Message, Propose, Refused, Role, SecretBytes, Ship, TlsInfo,
+    Aborted, Cancel, Decided, Final, Freeze, Held, Hello, LegKey, LinkMessage, Message, Propose, Refused, Ship,
 };
 
 use crate::clients::guest::{Guest, identity, name};

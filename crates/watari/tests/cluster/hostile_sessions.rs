@@ -1,8 +1,9 @@
 //! An agent that sends false messages about sessions.
 
+use watari_values::{SecretBytes, SessionKey};
 use watari_wire::{
-    EpochSecret, KeptSession, Message, SecretBytes, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend,
-    SessionSpent, SessionStored, TicketSeed,
+    EpochSecret, KeptSession, Message, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent, SessionStored,
+    TicketSeed,
 };
 
 use crate::clients::guest::{Guest, name};

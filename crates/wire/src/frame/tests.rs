@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, Role, SecretBytes, SessionKey};
 
 use super::*;
 use crate::*;

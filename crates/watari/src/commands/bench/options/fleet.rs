@@ -12,7 +12,7 @@ use watari_bench::limits::{Limits, Shortage};
 use watari_bench::needs;
 use watari_bench::plan::Plan;
 use watari_pki::Identity;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use crate::failure::Failure;
 use crate::output::print_line;
