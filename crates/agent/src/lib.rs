@@ -68,11 +68,11 @@ use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
 use crate::places::Places;
-use crate::sessions::Sessions;
 pub use crate::sessions::{
     DatabaseFile, DatabaseStatus, HandshakeCounts, Mode, RedisServer, RedisStatus, RotationError, SessionStatus,
-    Sharing,
+    Sharing, session_message_to_wire, ticket_seeds_to_wire,
 };
+use crate::sessions::{Sessions, session_message_from_wire};
 use crate::settings::Current;
 pub use crate::settings::Settings;
 pub use crate::site::{NoProxy, Site};
@@ -396,7 +396,9 @@ impl AgentShared {
             | Message::SessionFound(_)
             | Message::SessionSpend(_)
             | Message::SessionSpent(_) => {
-                self.sessions.on_kept(self, from, message.clone());
+                if let Some(message) = session_message_from_wire(message.clone()) {
+                    self.sessions.on_kept(self, from, message);
+                }
             }
             Message::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
             Message::LegKey(_)

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use watari_session::{Dated, RANDOM_LEN, Ring, RingSettings};
+use watari_session::{Dated, EpochSecret, RANDOM_LEN, Ring, RingSettings, TicketSeed};
 use watari_values::SecretBytes;
-use watari_wire::{EpochSecret, TicketSeed};
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {
