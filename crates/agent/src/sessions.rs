@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use watari_handshake::{Found, Miss, NewSession, Provided, SessionSource, Wanted};
 use watari_session::{FoundSession, Session, Source, TicketSeed, TooManySeeds, Verdict};
 use watari_values::{NodeName, Role, SessionKey, TicketSeedId};
-use watari_wire::Message;
+use watari_wire::AgentToAgent;
 
 use crate::AgentShared;
 use crate::metrics::{Metrics, VERSIONS};
@@ -486,7 +486,7 @@ impl Sessions {
         let agents = state.agents.clone();
         drop(state);
         for agent in &agents {
-            shared.send(agent, &Message::TicketSeedWanted(seed));
+            shared.send(agent, AgentToAgent::TicketSeedWanted(seed));
         }
         true
     }
@@ -536,7 +536,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(250);
 
 fn send_seeds(shared: &AgentShared, agent: &NodeName, seeds: Vec<TicketSeed>) {
     // An empty list is also sent: it ends the receiver's wait for seeds.
-    shared.send(agent, &Message::TicketSeeds(ticket_seeds_to_wire(seeds)));
+    shared.send(agent, AgentToAgent::TicketSeeds(ticket_seeds_to_wire(seeds)));
 }
 
 /// Repeats messages that other agents have not answered.

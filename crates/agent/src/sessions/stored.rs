@@ -212,9 +212,9 @@ impl StoredSessions {
         for action in actions {
             match action {
                 Action::Send(to, message) => {
-                    shared.send(&to, &session_message_to_wire(message));
+                    shared.send(&to, session_message_to_wire(message));
                 }
-                Action::SendSoon(to, message) => shared.send_soon(&to, &session_message_to_wire(message)),
+                Action::SendSoon(to, message) => shared.send_soon(&to, session_message_to_wire(message)),
                 // The waiting task may have ended.
                 Action::Stored(id) => {
                     let waits = self.state().puts.remove(&id);

@@ -1,7 +1,9 @@
 //! The messages of `watari_session` as messages of the mesh, and back.
 
 use watari_session::{Answer, EpochSecret, Message, Request, SentSession, TicketSeed};
-use watari_wire::{KeptSession, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent, SessionStored};
+use watari_wire::{
+    KeptSession, SessionFound, SessionGet, SessionMessage, SessionPut, SessionSpend, SessionSpent, SessionStored,
+};
 
 // A message that `watari_session` makes is never too long for a frame.
 const _: () = assert!(
@@ -11,42 +13,39 @@ const _: () = assert!(
 );
 
 /// The mesh message of a message about stored sessions.
-pub fn session_message_to_wire(message: Message) -> watari_wire::Message {
-    use watari_wire::Message as Wire;
+pub fn session_message_to_wire(message: Message) -> SessionMessage {
     match message {
         Message::Request(request, Request::Put(sessions)) => {
             let sessions = sessions.into_iter().map(session_to_wire).collect();
-            Wire::SessionPut(SessionPut { request, sessions })
+            SessionMessage::Put(SessionPut { request, sessions })
         }
-        Message::Request(request, Request::Get(keys)) => Wire::SessionGet(SessionGet { request, keys }),
-        Message::Request(request, Request::Spend(key)) => Wire::SessionSpend(SessionSpend { request, key }),
-        Message::Answer(request, Answer::Stored) => Wire::SessionStored(SessionStored { request }),
+        Message::Request(request, Request::Get(keys)) => SessionMessage::Get(SessionGet { request, keys }),
+        Message::Request(request, Request::Spend(key)) => SessionMessage::Spend(SessionSpend { request, key }),
+        Message::Answer(request, Answer::Stored) => SessionMessage::Stored(SessionStored { request }),
         Message::Answer(request, Answer::Found(sessions)) => {
             let sessions = sessions.into_iter().map(session_to_wire).collect();
-            Wire::SessionFound(SessionFound { request, sessions })
+            SessionMessage::Found(SessionFound { request, sessions })
         }
-        Message::Answer(request, Answer::Spent { granted }) => Wire::SessionSpent(SessionSpent { request, granted }),
+        Message::Answer(request, Answer::Spent { granted }) => SessionMessage::Spent(SessionSpent { request, granted }),
     }
 }
 
-/// The message about stored sessions in a mesh message. `None`: the mesh message is about something else.
-pub(crate) fn session_message_from_wire(message: watari_wire::Message) -> Option<Message> {
-    use watari_wire::Message as Wire;
-    Some(match message {
-        Wire::SessionPut(put) => {
+/// The message about stored sessions in a mesh message.
+pub(crate) fn session_message_from_wire(message: SessionMessage) -> Message {
+    match message {
+        SessionMessage::Put(put) => {
             let sessions = put.sessions.into_iter().map(session_from_wire).collect();
             Message::Request(put.request, Request::Put(sessions))
         }
-        Wire::SessionGet(get) => Message::Request(get.request, Request::Get(get.keys)),
-        Wire::SessionSpend(spend) => Message::Request(spend.request, Request::Spend(spend.key)),
-        Wire::SessionStored(stored) => Message::Answer(stored.request, Answer::Stored),
-        Wire::SessionFound(found) => {
+        SessionMessage::Get(get) => Message::Request(get.request, Request::Get(get.keys)),
+        SessionMessage::Spend(spend) => Message::Request(spend.request, Request::Spend(spend.key)),
+        SessionMessage::Stored(stored) => Message::Answer(stored.request, Answer::Stored),
+        SessionMessage::Found(found) => {
             let sessions = found.sessions.into_iter().map(session_from_wire).collect();
             Message::Answer(found.request, Answer::Found(sessions))
         }
-        Wire::SessionSpent(spent) => Message::Answer(spent.request, Answer::Spent { granted: spent.granted }),
-        _ => return None,
-    })
+        SessionMessage::Spent(spent) => Message::Answer(spent.request, Answer::Spent { granted: spent.granted }),
+    }
 }
 
 /// The mesh form of ticket seeds.

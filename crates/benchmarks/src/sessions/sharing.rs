@@ -11,7 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use watari_agent::{session_message_to_wire, ticket_seeds_to_wire};
 use watari_session::{Action, Exchange, Now, Placement, RANDOM_LEN, Ring, RingSettings, Session, Store, TicketSeed};
 use watari_values::{NodeName, SecretBytes, SessionKey};
-use watari_wire::{Message, frame};
+use watari_wire::{AgentToAgent, Message, frame};
 
 use crate::failure::{Failure, tls};
 
@@ -139,7 +139,7 @@ impl Cluster {
                 {
                     let sender = self.names[from].clone();
                     self.messages += 1;
-                    self.bytes += frame::encoded_len(&session_message_to_wire(message.clone())) as u64;
+                    self.bytes += frame::encoded_len(&session_message_to_wire(message.clone()).into()) as u64;
                     sent.push_back((to, self.nodes[to].on_message(NOW, &sender, message)));
                 }
             }
@@ -179,7 +179,7 @@ fn rotation(nodes: usize) -> u64 {
 }
 
 fn len(seeds: Vec<TicketSeed>) -> u64 {
-    frame::encoded_len(&Message::TicketSeeds(ticket_seeds_to_wire(seeds))) as u64
+    frame::encoded_len(&Message::from(AgentToAgent::TicketSeeds(ticket_seeds_to_wire(seeds)))) as u64
 }
 
 #[cfg(test)]
