@@ -9,7 +9,8 @@ use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_record::{Connection, ImportError, Side};
 use watari_stream::Parts;
 use watari_sys::tcp;
-use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Message, NodeName, Refused, Rest, Ship};
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
+use watari_wire::{self as wire, Aborted, AgentToDispatcher, Refused, Rest, Ship};
 
 use crate::AgentShared;
 use crate::live::{About, Live};
@@ -243,7 +244,7 @@ impl Arrival {
             match *action {
                 TargetAction::Held { epoch, rx_offset, tail_offset } => {
                     let held = wire::Held { connection, epoch, rx_offset, tail_offset, digest: self.digest };
-                    shared.send(dispatcher, &Message::Held(held));
+                    shared.send(dispatcher, AgentToDispatcher::Held(held));
                 }
                 TargetAction::Refuse(epoch, reason) => refuse(shared, dispatcher, connection, epoch, reason),
                 // The owner of the arrival carries these out.
@@ -281,5 +282,5 @@ enum BadShip {
 fn refuse(shared: &AgentShared, dispatcher: &NodeName, connection: ConnectionId, epoch: Epoch, reason: AbortReason) {
     tracing::info!(%connection, %epoch, reason = reason.as_str(), "refused to hold a connection");
     shared.metrics.count_refused(reason);
-    shared.send(dispatcher, &Message::Refused(Refused { connection, epoch, reason }));
+    shared.send(dispatcher, AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
 }

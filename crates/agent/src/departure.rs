@@ -11,9 +11,9 @@ use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_record::Fenced;
 use watari_stream::Parts;
 use watari_sys::tcp;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, StayReason};
 use watari_wire::{
-    AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest,
-    SecretBytes, Ship, StayReason, TAIL_LEN_MAX,
+    AgentToAgent, AgentToDispatcher, Cancel, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest, Ship, TAIL_LEN_MAX,
 };
 
 use crate::AgentShared;
@@ -207,7 +207,7 @@ impl<'a> Departure<'a> {
             SourceAction::Propose { target, epoch, rx_offset } => {
                 let (tail_offset, digest) = (self.sent, self.digest);
                 let propose = Propose { connection, epoch, target, rx_offset, tail_offset, digest };
-                self.send_to_dispatcher(&Message::Propose(propose));
+                self.send_to_dispatcher(AgentToDispatcher::Propose(propose));
                 // Only the dispatcher ends an attempt, even if the shipped state could not be sent.
                 if !self.shipped {
                     self.cancel(epoch, AbortReason::NoLink);
@@ -217,8 +217,8 @@ impl<'a> Departure<'a> {
             SourceAction::Rest { target, epoch, from_offset, to_offset } => {
                 let range = (from_offset - self.unopened_offset) as usize..(to_offset - self.unopened_offset) as usize;
                 let bytes = self.unopened[range].to_vec();
-                let rest = Message::Rest(Rest { connection, epoch, from_offset, bytes });
-                if !self.shared.send(&target, &rest) {
+                let rest = AgentToAgent::Rest(Rest { connection, epoch, from_offset, bytes });
+                if !self.shared.send(&target, rest) {
                     self.cancel(epoch, AbortReason::NoLink);
                 }
             }
@@ -249,14 +249,14 @@ impl<'a> Departure<'a> {
         };
         self.digest = ship.digest();
         self.shared.live.departs(id, self.about.tenure, epoch);
-        self.shipped = self.shared.send(target, &Message::Ship(Box::new(ship)));
+        self.shipped = self.shared.send(target, AgentToAgent::Ship(Box::new(ship)));
     }
 
     fn cancel(&self, epoch: Epoch, reason: AbortReason) {
-        self.send_to_dispatcher(&Message::Cancel(Cancel { connection: self.about.id, epoch, reason }));
+        self.send_to_dispatcher(AgentToDispatcher::Cancel(Cancel { connection: self.about.id, epoch, reason }));
     }
 
-    fn send_to_dispatcher(&self, message: &Message) {
+    fn send_to_dispatcher(&self, message: AgentToDispatcher) {
         self.shared.send(&self.about.dispatcher, message);
     }
 

@@ -37,7 +37,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use watari_handshake::{Handshake, HandshakeError, Info};
 use watari_stream::TlsStream;
 use watari_sys::tcp;
-use watari_wire::{Epoch, NodeName};
+use watari_values::{Epoch, NodeName};
 
 use crate::AgentShared;
 use crate::ending::{Ending, announce_end};

@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use watari_sys::tcp;
-use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
+use watari_values::{ConnectionId, Epoch, NodeName};
+use watari_wire::{AgentToDispatcher, Final, LegKept};
 
 use crate::AgentShared;
 
@@ -96,8 +97,9 @@ pub(crate) async fn announce_end(shared: &AgentShared, leg: TcpStream, ending: &
     // If this process dies now, the bytes it has written must still arrive.
     tcp::fin_on_close(&leg);
     let (_entry, told) = shared.endings.enter(ending);
-    let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
-    shared.send(&ending.dispatcher, &message);
+    let message =
+        AgentToDispatcher::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
+    shared.send(&ending.dispatcher, message.clone());
     let limits = shared.limits();
     let expiry = Instant::now() + limits.end_timeout;
     let is_free = {
@@ -107,7 +109,7 @@ pub(crate) async fn announce_end(shared: &AgentShared, leg: TcpStream, ending: &
             match timeout_at(again.min(expiry), &mut until_cut).await {
                 Ok(is_free) => break is_free,
                 Err(_) if Instant::now() >= expiry => break false,
-                Err(_) => drop(shared.send(&ending.dispatcher, &message)),
+                Err(_) => drop(shared.send(&ending.dispatcher, message.clone())),
             }
         }
     };

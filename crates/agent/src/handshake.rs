@@ -12,8 +12,8 @@ use watari_handshake::{
 use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
 use watari_sys::tcp;
+use watari_values::{Epoch, NodeName, TlsInfo};
 use watari_wire::leg::Preface;
-use watari_wire::{Epoch, NodeName, TlsInfo};
 
 use crate::AgentShared;
 use crate::early_data::{EarlyConnection, Pipe};

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use watari_values::{NodeName, SecretBytes};
 use watari_wire::leg::{Accepted, LegVerifier, PrefaceError};
-use watari_wire::{LegKey, Message, NodeName, SecretBytes};
+use watari_wire::{AgentToDispatcher, LegKey};
 
 use crate::AgentShared;
 
@@ -46,9 +47,9 @@ impl LegKeys {
         }
     }
 
-    pub(crate) fn send_all(&self, shared: &AgentShared, message: &Message) {
+    pub(crate) fn send_all(&self, shared: &AgentShared, message: &AgentToDispatcher) {
         for dispatcher in self.with_state(|state| state.linked.clone()) {
-            shared.send(&dispatcher, message);
+            shared.send(&dispatcher, message.clone());
         }
     }
 
@@ -65,7 +66,7 @@ impl LegKeys {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let key = LegKey { id, key: SecretBytes::new(key), handshakes: shared.settings.get().tls.is_some() };
         self.with_state(|state| state.verifier.rotate(dispatcher, &key));
-        shared.send(dispatcher, &Message::LegKey(key));
+        shared.send(dispatcher, AgentToDispatcher::LegKey(key));
     }
 
     fn with_state<T>(&self, then: impl FnOnce(&mut LegKeyState) -> T) -> T {

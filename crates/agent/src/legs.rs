@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{CrowdedOut, UnidentifiedPlace, accept_until, tcp};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;

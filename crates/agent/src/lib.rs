@@ -58,7 +58,8 @@ use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
 use watari_proxy::Proxy;
 use watari_sys::{Unidentified, UnidentifiedLimits};
-use watari_wire::{ConnectionStatus, Message, NodeName, Role};
+use watari_values::{ConnectionStatus, NodeName, Role};
+use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message};
 
 use crate::arrivals::Arrivals;
 use crate::departure::{Departures, DispatcherMessage};
@@ -67,11 +68,11 @@ use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
 use crate::places::Places;
-use crate::sessions::Sessions;
 pub use crate::sessions::{
     DatabaseFile, DatabaseStatus, HandshakeCounts, Mode, RedisServer, RedisStatus, RotationError, SessionStatus,
-    Sharing,
+    Sharing, session_message_to_wire, ticket_seeds_to_wire,
 };
+use crate::sessions::{Sessions, session_message_from_wire};
 use crate::settings::Current;
 pub use crate::settings::Settings;
 pub use crate::site::{NoProxy, Site};
@@ -289,7 +290,7 @@ impl Agent {
         let look = shared.limits().retry_interval.min(DRAIN_LOOK);
         let emptied = async {
             while {
-                shared.keys.send_all(shared, &Message::Draining);
+                shared.keys.send_all(shared, &AgentToDispatcher::Draining);
                 // Waits first: until dispatchers have the message, they send new clients here.
                 sleep(look).await;
                 self.occupied() > 0
@@ -363,62 +364,61 @@ impl AgentShared {
 
     fn on_message(self: &Arc<Self>, from: &NodeName, message: &Message) {
         match message {
-            Message::Ship(ship) => self.arrivals.on_ship(self, ship),
-            Message::Rest(rest) => self.arrivals.on_rest(self, rest),
-            Message::Freeze(freeze) => {
+            Message::DispatcherToAgent(message) => self.on_dispatcher_message(from, message),
+            Message::AgentToAgent(message) => self.on_agent_message(from, message),
+            // For the dispatcher of this node.
+            Message::AgentToDispatcher(_) => {}
+        }
+    }
+
+    fn on_dispatcher_message(self: &Arc<Self>, from: &NodeName, message: &DispatcherToAgent) {
+        match message {
+            DispatcherToAgent::Freeze(freeze) => {
                 let event = SourceEvent::Freeze { epoch: freeze.epoch, rx_offset: freeze.rx_offset };
                 self.departures.send(from, freeze.connection, event);
             }
-            Message::Committed(decided) => {
+            DispatcherToAgent::Committed(decided) => {
                 self.departures.send(from, decided.connection, SourceEvent::Committed(decided.epoch));
             }
-            Message::LegKept(kept) if self.endings.on_leg_kept(from, kept) => {}
-            Message::LegKept(kept) => {
+            DispatcherToAgent::LegKept(kept) if self.endings.on_leg_kept(from, kept) => {}
+            DispatcherToAgent::LegKept(kept) => {
                 let told =
                     DispatcherMessage { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
                 self.departures.send(from, kept.connection, told);
             }
-            Message::Aborted(aborted) => {
+            DispatcherToAgent::Aborted(aborted) => {
                 let event = SourceEvent::Aborted(aborted.epoch, aborted.reason);
                 self.departures.send(from, aborted.connection, event);
                 self.arrivals.on_aborted(self, from, aborted);
             }
-            Message::Gone(connection) => {
+            DispatcherToAgent::Gone(connection) => {
                 self.departures.send(from, *connection, SourceEvent::Gone);
                 self.arrivals.on_gone(self, from, *connection);
             }
-            Message::Leave(leave) => self.live.leave(from, leave),
-            Message::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
-            Message::SessionPut(_)
-            | Message::SessionStored(_)
-            | Message::SessionGet(_)
-            | Message::SessionFound(_)
-            | Message::SessionSpend(_)
-            | Message::SessionSpent(_) => {
-                self.sessions.on_kept(self, from, message.clone());
+            DispatcherToAgent::Leave(leave) => self.live.leave(from, leave),
+        }
+    }
+
+    fn on_agent_message(self: &Arc<Self>, from: &NodeName, message: &AgentToAgent) {
+        match message {
+            AgentToAgent::Ship(ship) => self.arrivals.on_ship(self, ship),
+            AgentToAgent::Rest(rest) => self.arrivals.on_rest(self, rest),
+            AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
+            AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
+            AgentToAgent::Session(message) => {
+                self.sessions.on_kept(self, from, session_message_from_wire(message.clone()));
             }
-            Message::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
-            Message::LegKey(_)
-            | Message::Stays(_)
-            | Message::Tunnel(_)
-            | Message::Draining
-            | Message::Established(_)
-            | Message::Propose(_)
-            | Message::Held(_)
-            | Message::Refused(_)
-            | Message::Cancel(_)
-            | Message::Final(_) => {}
         }
     }
 
     /// Sends a message. Returns `false` if that is not possible now.
-    fn send(&self, to: &NodeName, message: &Message) -> bool {
-        note_unsent(to, self.mesh.send(to, message))
+    fn send(&self, to: &NodeName, message: impl Into<Message>) -> bool {
+        note_unsent(to, self.mesh.send(to, &message.into()))
     }
 
     /// Sends a message that no peer waits for, without hurry.
-    fn send_soon(&self, to: &NodeName, message: &Message) {
-        note_unsent(to, self.mesh.send_soon(to, message));
+    fn send_soon(&self, to: &NodeName, message: impl Into<Message>) {
+        note_unsent(to, self.mesh.send_soon(to, &message.into()));
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use watari_stream::Parts;
-use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Established, Leave, Message, NodeName, TlsInfo};
+use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName, TlsInfo};
+use watari_wire::{AgentToDispatcher, Established, Leave};
 
 use crate::AgentShared;
 
@@ -32,7 +33,7 @@ impl About {
     /// Announces to the dispatcher that the handshake is done. The message may wait until a proposal to move is sent.
     pub(crate) fn announce(&self, shared: &AgentShared) {
         let announced = Established { connection: self.id, tls: self.tls.clone() };
-        shared.send_soon(&self.dispatcher, &Message::Established(announced));
+        shared.send_soon(&self.dispatcher, AgentToDispatcher::Established(announced));
     }
 }
 

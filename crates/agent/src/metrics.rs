@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use watari_handshake::{EarlyData, Miss, SessionSource};
-use watari_wire::{AbortReason, TlsInfo};
+use watari_values::{AbortReason, TlsInfo};
 
 use crate::HandshakeCounts;
 

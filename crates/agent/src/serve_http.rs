@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use watari_http2::{Flood, Metered};
 use watari_proxy::Client;
 use watari_stream::{Parts, TlsStream};
-use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
+use watari_values::{NodeName, StayReason};
+use watari_wire::{AgentToDispatcher, Leave, Stays};
 
 use crate::AgentShared;
 use crate::activity::Activity;
@@ -309,8 +310,8 @@ fn client(about: &About) -> Arc<Client> {
 /// Reports to the dispatcher why a connection that was asked to leave stays for now.
 pub(crate) fn stays(shared: &AgentShared, about: &About, reason: StayReason) {
     let message = match reason {
-        StayReason::Tunnel => Message::Tunnel(about.id),
-        reason => Message::Stays(Stays { connection: about.id, reason }),
+        StayReason::Tunnel => AgentToDispatcher::Tunnel(about.id),
+        reason => AgentToDispatcher::Stays(Stays { connection: about.id, reason }),
     };
-    shared.send(&about.dispatcher, &message);
+    shared.send(&about.dispatcher, message);
 }

@@ -6,6 +6,7 @@ mod keys_file;
 mod redis;
 mod stored;
 mod tickets;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,8 +19,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use watari_handshake::{Found, Miss, NewSession, Provided, SessionSource, Wanted};
-use watari_session::{FoundSession, Session, Source, TooManySeeds, Verdict};
-use watari_wire::{Message, NodeName, Role, SessionKey, TicketSeed, TicketSeedId};
+use watari_session::{FoundSession, Session, Source, TicketSeed, TooManySeeds, Verdict};
+use watari_values::{NodeName, Role, SessionKey, TicketSeedId};
+use watari_wire::AgentToAgent;
 
 use crate::AgentShared;
 use crate::metrics::{Metrics, VERSIONS};
@@ -30,6 +32,9 @@ use redis::SealedRedis;
 pub use redis::{RedisServer, RedisStatus};
 use stored::StoredSessions;
 use tickets::TicketRing;
+pub(crate) use wire::session_message_from_wire;
+use wire::ticket_seeds_from_wire;
+pub use wire::{session_message_to_wire, ticket_seeds_to_wire};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
@@ -272,7 +277,7 @@ impl Sessions {
     }
 
     /// Handles another agent's message about stored sessions.
-    pub(crate) fn on_kept(&self, shared: &Arc<AgentShared>, from: &NodeName, message: Message) {
+    pub(crate) fn on_kept(&self, shared: &Arc<AgentShared>, from: &NodeName, message: watari_session::Message) {
         let stored = self.kept.may_be_stored(&message);
         if stored.is_empty() {
             return self.kept.on_message(shared, from, message);
@@ -302,7 +307,7 @@ impl Sessions {
     }
 
     /// Handles seeds that another agent sent.
-    pub(crate) fn on_seeds(&self, shared: &AgentShared, from: &NodeName, seeds: &[TicketSeed]) {
+    pub(crate) fn on_seeds(&self, shared: &AgentShared, from: &NodeName, seeds: &[watari_wire::TicketSeed]) {
         if !self.sharing.shares_keys() {
             return;
         }
@@ -310,7 +315,7 @@ impl Sessions {
         if seeds.is_empty() && !self.tickets.is_ready() && shared.name < *from {
             self.begin(shared);
         }
-        let new = self.tickets.merge(seeds.to_vec());
+        let new = self.tickets.merge(ticket_seeds_from_wire(seeds.to_vec()));
         if new > 0 {
             tracing::info!(%from, new, "ticket keys learned");
             shared.metrics.ticket_seeds_learned.inc_by(new as u64);
@@ -481,7 +486,7 @@ impl Sessions {
         let agents = state.agents.clone();
         drop(state);
         for agent in &agents {
-            shared.send(agent, &Message::TicketSeedWanted(seed));
+            shared.send(agent, AgentToAgent::TicketSeedWanted(seed));
         }
         true
     }
@@ -531,7 +536,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(250);
 
 fn send_seeds(shared: &AgentShared, agent: &NodeName, seeds: Vec<TicketSeed>) {
     // An empty list is also sent: it ends the receiver's wait for seeds.
-    shared.send(agent, &Message::TicketSeeds(seeds));
+    shared.send(agent, AgentToAgent::TicketSeeds(ticket_seeds_to_wire(seeds)));
 }
 
 /// Repeats messages that other agents have not answered.

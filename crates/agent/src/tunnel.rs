@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use watari_proxy::TunnelBroken;
 use watari_stream::TlsStream;
-use watari_wire::{Leave, StayReason};
+use watari_values::StayReason;
+use watari_wire::Leave;
 
 use crate::AgentShared;
 use crate::live::About;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::client::{ClientSessionMemoryCache, Resumption, Tls12Resumption};
 use tokio_rustls::TlsConnector;
+use watari_client_tls::{ClientTls, Verifier, roots_of, system_roots};
 use watari_handshake::Policy;
 
 pub use error::TlsError;
@@ -78,17 +79,20 @@ impl Tls {
         let verifier = match &options.roots {
             Roots::Unchecked => trusting(&provider),
             Roots::System => checking(system_roots()?, &provider)?,
-            Roots::File(file) => checking(roots_of(file)?, &provider)?,
+            Roots::File(file) => checking(roots_of(file.certificates()?)?, &provider)?,
         };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&options.policy.rustls_versions())?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        let mut config = match &options.certificate {
-            Some((chain, key)) => builder.with_client_auth_cert(chain.certificates()?, key.private_key()?)?,
-            None => builder.with_no_client_auth(),
+        let certificate = options.certificate.as_ref();
+        let certificate = certificate
+            .map(|(chain, key)| Ok::<_, TlsError>((chain.certificates()?, key.private_key()?)))
+            .transpose()?;
+        let settings = ClientTls {
+            provider,
+            versions: options.policy.rustls_versions(),
+            verifier: Verifier::Custom(verifier),
+            certificate,
+            alpn: alpn.iter().map(|protocol| protocol.to_vec()).collect(),
         };
-        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        let mut config = settings.into_config()?;
         config.resumption = Resumption::disabled();
         Ok(Self { full: Arc::new(config), resume: options.resume, session_ids_only: options.session_ids_only })
     }
@@ -150,25 +154,6 @@ impl TlsClient {
         };
         TlsConnector::from(Arc::clone(if tries { &self.resuming } else { &self.storing }))
     }
-}
-
-fn roots_of(file: &Pem) -> Result<rustls::RootCertStore, TlsError> {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in file.certificates()? {
-        roots.add(certificate)?;
-    }
-    Ok(roots)
-}
-
-/// Skips certificates of the system that cannot be parsed, like other programs: such directories contain old ones.
-fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = rustls::RootCertStore::empty();
-    if roots.add_parsable_certificates(found.certs).0 == 0 {
-        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
-        return Err(TlsError::System(why));
-    }
-    Ok(roots)
 }
 
 /// The cause of a failed handshake, without the type names of the TLS library.

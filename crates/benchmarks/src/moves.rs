@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use watari_balance::{Candidate, by_client_address};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use crate::Scale;
 use crate::clients::Clients;

@@ -2,11 +2,12 @@
 //! benchmark says otherwise. All servers support the offer, so all do the same work. Every handshake is full, unless
 //! clients resume.
 
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use watari_bench_engine::tls::{Pem, Resume, Roots, TlsOptions};
+use watari_client_tls::{ClientTls, Verifier, roots_of};
 use watari_handshake::{Group, Policy};
 use watari_record::CipherSuite;
 
@@ -27,13 +28,16 @@ pub(crate) fn options(site: &Site, offered: CipherSuite) -> Result<TlsOptions, F
 /// The offer of other connections: those in memory, and those of [`Opener`](crate::connection::Opener).
 pub(crate) fn config(site: &Site, offered: CipherSuite) -> Result<ClientConfig, Failure> {
     let authority = CertificateDer::from_pem_file(site.authority()).map_err(tls("reading the authority"))?;
-    let mut roots = RootCertStore::empty();
-    roots.add(authority).map_err(tls("trusting the authority"))?;
+    let roots = roots_of([authority]).map_err(tls("trusting the authority"))?;
     let policy = policy(offered);
-    let builder = ClientConfig::builder_with_provider(policy.provider());
-    let builder = builder.with_protocol_versions(&policy.rustls_versions()).map_err(tls("configuring a client"))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let settings = ClientTls {
+        provider: policy.provider(),
+        versions: policy.rustls_versions(),
+        verifier: Verifier::Roots(roots),
+        certificate: None,
+        alpn: vec![b"http/1.1".to_vec()],
+    };
+    let mut config = settings.into_config().map_err(tls("configuring a client"))?;
     config.resumption = Resumption::disabled();
     Ok(config)
 }

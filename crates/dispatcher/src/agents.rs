@@ -14,8 +14,9 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use watari_balance::{BulkPolicy, Candidate, Change, HandshakePolicy, by_client_address};
 use watari_sys::tcp;
+use watari_values::NodeName;
+use watari_wire::LegKey;
 use watari_wire::leg::{LegSigner, Preface};
-use watari_wire::{LegKey, NodeName};
 
 use crate::drain::{AskedBy, Drains};
 use crate::metrics::{Counted, Metrics};

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_balance::Change;
+use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
-use watari_wire::{ConnectionId, Epoch, NodeName};
 
 use crate::DispatcherShared;
 

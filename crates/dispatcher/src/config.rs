@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_wire::{ConnectionId, Leave, Message, NodeName};
+use watari_values::{ConnectionId, NodeName};
+use watari_wire::{DispatcherToAgent, Leave};
 
 use crate::DispatcherShared;
 
@@ -140,7 +141,7 @@ fn ask_some(shared: &DispatcherShared, agent: &NodeName, max: usize) -> (usize, 
     let Leavers { leavers, about_to } = shared.table.leavers(agent, LEAVING_MAX, max, Instant::now());
     for Leaver { id, client } in &leavers {
         let target = shared.agents.successor(*client);
-        shared.send(agent, &Message::Leave(Leave { connection: *id, target, or_end: true }));
+        shared.send(agent, DispatcherToAgent::Leave(Leave { connection: *id, target, or_end: true }));
     }
     (leavers.len(), about_to)
 }

@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_sys::tcp;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 use watari_wire::leg::LEG_FREE;
 
 use crate::DispatcherShared;

@@ -40,7 +40,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_mesh::{Event, Mesh, SendError};
-use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName, StayReason};
+use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
+use watari_wire::{AgentToDispatcher, DispatcherToAgent, Leave, Message};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
@@ -161,7 +162,8 @@ impl Dispatcher {
             return Err(MoveRefused::AlreadyThere);
         }
         shared.table.asked(id, Instant::now());
-        shared.send(&owner, &Message::Leave(Leave { connection: id, target: Some(to.clone()), or_end: false }));
+        shared
+            .send(&owner, DispatcherToAgent::Leave(Leave { connection: id, target: Some(to.clone()), or_end: false }));
         Ok(())
     }
 
@@ -239,11 +241,13 @@ impl DispatcherShared {
     }
 
     fn on_message(&self, from: &NodeName, message: &Message) {
+        // Others are for the agent of this node.
+        let Message::AgentToDispatcher(message) = message else { return };
         let name = || from.clone();
         let (connection, event) = match message {
-            Message::LegKey(key) => return self.agents.set_key(from, key),
-            Message::Established(established) => return self.on_established(from, established),
-            Message::Propose(propose) => {
+            AgentToDispatcher::LegKey(key) => return self.agents.set_key(from, key),
+            AgentToDispatcher::Established(established) => return self.on_established(from, established),
+            AgentToDispatcher::Propose(propose) => {
                 let offer = Offer {
                     target: propose.target.clone(),
                     epoch: propose.epoch,
@@ -253,7 +257,7 @@ impl DispatcherShared {
                 };
                 (propose.connection, ArbiterEvent::Proposed { from: name(), offer })
             }
-            Message::Held(held) => {
+            AgentToDispatcher::Held(held) => {
                 let offer = Offer {
                     target: name(),
                     epoch: held.epoch,
@@ -263,37 +267,21 @@ impl DispatcherShared {
                 };
                 (held.connection, ArbiterEvent::Held(offer))
             }
-            Message::Refused(refused) => {
+            AgentToDispatcher::Refused(refused) => {
                 let (epoch, reason) = (refused.epoch, refused.reason);
                 (refused.connection, ArbiterEvent::Refused { from: name(), epoch, reason })
             }
-            Message::Cancel(cancel) => {
+            AgentToDispatcher::Cancel(cancel) => {
                 let (epoch, reason) = (cancel.epoch, cancel.reason);
                 (cancel.connection, ArbiterEvent::Cancelled { from: name(), epoch, reason })
             }
-            Message::Final(end) => {
+            AgentToDispatcher::Final(end) => {
                 let (epoch, tx_offset) = (end.epoch, end.tx_offset);
                 (end.connection, ArbiterEvent::Final { from: name(), epoch, tx_offset })
             }
-            Message::Freeze(_)
-            | Message::Ship(_)
-            | Message::Rest(_)
-            | Message::Committed(_)
-            | Message::LegKept(_)
-            | Message::Aborted(_)
-            | Message::Gone(_)
-            | Message::Leave(_)
-            | Message::TicketSeeds(_)
-            | Message::TicketSeedWanted(_)
-            | Message::SessionPut(_)
-            | Message::SessionStored(_)
-            | Message::SessionGet(_)
-            | Message::SessionFound(_)
-            | Message::SessionSpend(_)
-            | Message::SessionSpent(_) => return,
-            Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
-            Message::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
-            Message::Draining => return self.drain(from, AskedBy::Itself),
+            AgentToDispatcher::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
+            AgentToDispatcher::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
+            AgentToDispatcher::Draining => return self.drain(from, AskedBy::Itself),
         };
         if !self.table.send(connection, event) {
             self.answer_for_unknown(from, connection, message);
@@ -307,20 +295,20 @@ impl DispatcherShared {
     }
 
     /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision.
-    fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &Message) {
-        if matches!(message, Message::Propose(_) | Message::Held(_)) {
-            self.send(from, &Message::Gone(connection));
+    fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &AgentToDispatcher) {
+        if matches!(message, AgentToDispatcher::Propose(_) | AgentToDispatcher::Held(_)) {
+            self.send(from, DispatcherToAgent::Gone(connection));
         }
     }
 
     /// Sends a message. If that fails, the peer repeats its request.
-    fn send(&self, to: &NodeName, message: &Message) {
-        note_unsent(to, self.mesh.send(to, message));
+    fn send(&self, to: &NodeName, message: DispatcherToAgent) {
+        note_unsent(to, self.mesh.send(to, &message.into()));
     }
 
     /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.
-    fn send_soon(&self, to: &NodeName, message: &Message) -> bool {
-        note_unsent(to, self.mesh.send_soon(to, message))
+    fn send_soon(&self, to: &NodeName, message: DispatcherToAgent) -> bool {
+        note_unsent(to, self.mesh.send_soon(to, &message.into()))
     }
 }
 

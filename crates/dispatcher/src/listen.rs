@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{Acceptor, accept_until, tcp};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 use watari_wire::proxy::Header;
 
 use crate::DispatcherShared;

@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use watari_handoff::ResetCause;
-use watari_wire::{AbortReason, NodeName, TlsInfo};
+use watari_values::{AbortReason, NodeName, TlsInfo};
 
 /// The metrics, all with the prefix `watari_dispatcher_`.
 #[derive(Debug)]

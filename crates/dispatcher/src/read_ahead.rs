@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use watari_wire::client_hello::{self, Hello};
+use watari_client_hello::{Hello, look};
 use watari_wire::proxy::{self, Header, ProxyError};
 
 /// The most bytes that the dispatcher reads from a client without an agent. The rest waits in the kernel's buffer.
@@ -48,7 +48,7 @@ impl ReadAhead {
     /// [`READ_AHEAD_LEN_MAX`] bytes. `Err`: the connection failed or ended.
     pub(crate) async fn server_name(&mut self, client: &TcpStream) -> io::Result<Option<String>> {
         loop {
-            match client_hello::look(&self.bytes) {
+            match look(&self.bytes) {
                 Hello::For(name) => return Ok(Some(name)),
                 Hello::Incomplete if self.bytes.len() < READ_AHEAD_LEN_MAX => {}
                 Hello::Incomplete | Hello::Nameless => return Ok(None),

@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
 use watari_sys::tcp;
+use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
-use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, LegKept, Message, NodeName};
+use watari_wire::{Aborted, Decided, DispatcherToAgent, Freeze, LegKept};
 
 use crate::DispatcherShared;
 use crate::alarm::Alarm;
@@ -510,7 +511,7 @@ impl Relay {
                 self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, Which::Any).await) }));
             }
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
-                self.shared.send(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
+                self.shared.send(&source, DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset }));
             }
             ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
                 self.commit(&source, &target, epoch, rx_offset, tail_offset);
@@ -527,7 +528,7 @@ impl Relay {
             }
             ArbiterAction::SendAborted { to, epoch, reason } => self.send_aborted(&to, epoch, reason),
             ArbiterAction::SendCommitted { to, epoch } => self.send_committed(&to, epoch),
-            ArbiterAction::SendGone { to } => self.shared.send(&to, &Message::Gone(connection)),
+            ArbiterAction::SendGone { to } => self.shared.send(&to, DispatcherToAgent::Gone(connection)),
             ArbiterAction::FinishClient => {
                 self.to_client = ToClient::Finishing;
                 self.deadlines.handshake = None;
@@ -566,7 +567,7 @@ impl Relay {
     /// Keeps a leg on which this connection writes nothing more after `rx_offset` of the client's stream.
     fn keep_leg(&self, leg: TcpStream, agent: &NodeName, epoch: Epoch, rx_offset: u64) {
         let kept = LegKept { connection: self.id, epoch, rx_offset };
-        if self.shared.send_soon(agent, &Message::LegKept(kept)) {
+        if self.shared.send_soon(agent, DispatcherToAgent::LegKept(kept)) {
             self.shared.idle_legs.keep(agent, leg, Instant::now());
         }
     }
@@ -603,12 +604,12 @@ impl Relay {
         }
     }
 
-    fn send_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_wire::AbortReason) {
-        self.shared.send(to, &Message::Aborted(Aborted { connection: self.id, epoch, reason }));
+    fn send_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_values::AbortReason) {
+        self.shared.send(to, DispatcherToAgent::Aborted(Aborted { connection: self.id, epoch, reason }));
     }
 
     fn send_committed(&self, to: &NodeName, epoch: Epoch) {
-        self.shared.send_soon(to, &Message::Committed(Decided { connection: self.id, epoch }));
+        self.shared.send_soon(to, DispatcherToAgent::Committed(Decided { connection: self.id, epoch }));
     }
 
     fn reset(&mut self, cause: ResetCause) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use watari_balance::{Candidate, ResponseAverage, Turns};
 use watari_handoff::ArbiterEvent;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 /// The load of agents, and the queue of clients.
 #[derive(Default)]

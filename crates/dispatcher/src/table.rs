@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::ArbiterEvent;
-use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
+use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
+use watari_wire::Established;
 
 use crate::drain::{ASK_AGAIN, Leaver, Leavers};
 use crate::relay::Input;
@@ -257,7 +258,7 @@ mod tests {
 
     use std::sync::Arc;
 
-    use watari_wire::Epoch;
+    use watari_values::Epoch;
 
     use super::*;
     use crate::scheduler::Scheduler;

@@ -17,14 +17,14 @@ use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use watari_record::CipherSuite;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, Role, SecretBytes, StayReason, TlsInfo};
 use watari_watch::link::wire::{self, FromJudge, FromSensor, Taken, WireReport};
 use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
-    AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Established, Final, Freeze, Held, Hello, Leave, LegKey,
-    LinkMessage, Member, Members, Message, NodeName, Propose, Refused, Rest, Role, SecretBytes, Ship, StayReason,
-    Stays, TlsInfo, Verdict, frame,
+    Aborted, AgentToAgent, AgentToDispatcher, Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held,
+    Hello, Leave, LegKey, LinkMessage, Member, Members, Message, Propose, Refused, Rest, Ship, Stays, Verdict, frame,
 };
 
 fn main() {
@@ -131,30 +131,30 @@ fn messages() -> Vec<Message> {
         tail_offset: 900,
     };
     vec![
-        Message::LegKey(LegKey { id: 1, key: secret(32), handshakes: true }),
-        Message::Established(Established { connection, tls }),
-        Message::Propose(Propose {
+        Message::from(AgentToDispatcher::LegKey(LegKey { id: 1, key: secret(32), handshakes: true })),
+        Message::from(AgentToDispatcher::Established(Established { connection, tls })),
+        Message::from(AgentToDispatcher::Propose(Propose {
             connection,
             epoch,
             target: target.clone(),
             rx_offset: 600,
             tail_offset: 900,
             digest,
-        }),
-        Message::Freeze(Freeze { connection, epoch, rx_offset: 700 }),
-        Message::Ship(Box::new(ship)),
-        Message::Rest(Rest { connection, epoch, from_offset: 600, bytes: vec![6; 30] }),
-        Message::Held(Held { connection, epoch, rx_offset: 700, tail_offset: 900, digest }),
-        Message::Refused(Refused { connection, epoch, reason }),
-        Message::Cancel(Cancel { connection, epoch, reason }),
-        Message::Committed(Decided { connection, epoch }),
-        Message::Aborted(Aborted { connection, epoch, reason }),
-        Message::Gone(connection),
-        Message::Final(Final { connection, epoch, tx_offset: 1000 }),
-        Message::Leave(Leave { connection, target: Some(target), or_end: true }),
-        Message::Stays(Stays { connection, reason: StayReason::Http2 }),
-        Message::Tunnel(connection),
-        Message::Draining,
+        })),
+        Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 700 })),
+        Message::from(AgentToAgent::Ship(Box::new(ship))),
+        Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset: 600, bytes: vec![6; 30] })),
+        Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset: 700, tail_offset: 900, digest })),
+        Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })),
+        Message::from(AgentToDispatcher::Cancel(Cancel { connection, epoch, reason })),
+        Message::from(DispatcherToAgent::Committed(Decided { connection, epoch })),
+        Message::from(DispatcherToAgent::Aborted(Aborted { connection, epoch, reason })),
+        Message::from(DispatcherToAgent::Gone(connection)),
+        Message::from(AgentToDispatcher::Final(Final { connection, epoch, tx_offset: 1000 })),
+        Message::from(DispatcherToAgent::Leave(Leave { connection, target: Some(target), or_end: true })),
+        Message::from(AgentToDispatcher::Stays(Stays { connection, reason: StayReason::Http2 })),
+        Message::from(AgentToDispatcher::Tunnel(connection)),
+        Message::from(AgentToDispatcher::Draining),
     ]
 }
 

@@ -7,7 +7,7 @@ use watari_handoff::{
     Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, Source, SourceAction, SourceEvent, Target, TargetAction,
     TargetEvent,
 };
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 const EVENTS_MAX: usize = 200;
 

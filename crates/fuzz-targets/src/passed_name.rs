@@ -2,7 +2,7 @@
 //! `ClientHello` matter, and rustls reads the same name if it reads any.
 
 use rustls::server::Acceptor;
-use watari_wire::client_hello::{Hello, look};
+use watari_client_hello::{Hello, look};
 
 /// The most bytes of a client that a dispatcher stores before it decides.
 const LIMIT: usize = 16 * 1024;

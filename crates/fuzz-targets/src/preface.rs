@@ -1,8 +1,9 @@
 //! Arbitrary bytes at the port for legs. None of them authenticates a dispatcher.
 
 use arbitrary::Arbitrary;
+use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes};
+use watari_wire::LegKey;
 use watari_wire::leg::{Kind, LegSigner, LegVerifier, PREFACE_LEN_MAX, Preface};
-use watari_wire::{ConnectionId, Epoch, LegKey, NodeName, SecretBytes};
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {

@@ -3,11 +3,11 @@
 
 use watari_endings::Profile;
 use watari_packets::Timestamp;
+use watari_values::NodeName;
 use watari_watch::board::Board;
 use watari_watch::link::books::Books;
 use watari_watch::link::judge;
 use watari_watch::link::wire::{self, FromJudge, FromSensor, LinkFrame, WireReport};
-use watari_wire::NodeName;
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut judge = Judge::new();

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use watari_session::{Dated, RANDOM_LEN, Ring, RingSettings};
-use watari_wire::{EpochSecret, SecretBytes, TicketSeed};
+use watari_session::{Dated, EpochSecret, RANDOM_LEN, Ring, RingSettings, TicketSeed};
+use watari_values::SecretBytes;
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {

@@ -4,7 +4,7 @@ mod events;
 
 pub use events::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 /// Decides which agent owns one connection. Counts the bytes of both streams, as far as the decisions require.
 ///

@@ -1,6 +1,6 @@
 //! The source's part in a move: an agent gives a connection away.
 
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 /// Tries to give one connection away.
 ///

@@ -1,6 +1,6 @@
 //! The target's part in a move: an agent takes a connection over.
 
-use watari_wire::{AbortReason, Epoch};
+use watari_values::{AbortReason, Epoch};
 
 /// Holds one connection until the dispatcher decides.
 ///

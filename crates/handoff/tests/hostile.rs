@@ -9,7 +9,7 @@ use watari_handoff::{
     Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, Source, SourceAction, SourceEvent, Target, TargetAction,
     TargetEvent,
 };
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 /// Near the offsets of a connection, so that events match, and as far away as possible.
 fn offset() -> impl Strategy<Value = u64> {

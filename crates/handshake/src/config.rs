@@ -7,8 +7,8 @@ use rustls::PeerMisbehaved;
 use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, WebPkiClientVerifier};
+use watari_client_hello::{Offers, Outline};
 use watari_record::Version;
-use watari_wire::client_hello::{Offers, Outline};
 
 use crate::certificate::{Certificate, ClientRoots};
 use crate::connection_sessions::ConnectionSessions;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
-use watari_wire::client_hello::Offers;
-use watari_wire::{SecretBytes, SessionKey};
+use watari_client_hello::Offers;
+use watari_values::{SecretBytes, SessionKey};
 use zeroize::Zeroizing;
 
 use crate::session_value::client_chain;

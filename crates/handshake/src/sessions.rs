@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use watari_wire::client_hello::Offers;
-use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
+use watari_client_hello::Offers;
+use watari_values::{SecretBytes, SessionKey, TicketSeedId};
 
 /// How sessions are resumed.
 #[derive(Debug, Clone, Default)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use watari_pki::Identity;
+use watari_values::{NodeName, Role};
 use watari_wire::frame::FRAME_LEN_MAX;
-use watari_wire::{NodeName, Role};
 
 pub struct Config {
     /// The node's name, certificate and key.

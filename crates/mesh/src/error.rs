@@ -3,8 +3,8 @@
 use std::io;
 
 use watari_pki::BadCertificate;
+use watari_values::{NodeName, Role};
 use watari_wire::frame::FrameError;
-use watari_wire::{NodeName, Role};
 
 /// The reason that a link ended or could not be established.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use watari_pki::peer_identity;
+use watari_values::{NodeName, Role};
+use watari_wire::LinkMessage;
 use watari_wire::frame::{self, Frame};
-use watari_wire::{LinkMessage, NodeName, Role};
 
 use crate::inbox::Inbox;
 use crate::peer::PeerEntry;

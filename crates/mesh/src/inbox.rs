@@ -58,14 +58,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use proptest::prelude::*;
+    use watari_values::{ConnectionId, Epoch};
     use watari_wire::frame::FRAME_LEN_MAX;
-    use watari_wire::{ConnectionId, Epoch, Message, Rest};
+    use watari_wire::{AgentToAgent, Message, Rest};
 
     use super::*;
 
     fn rest(len: usize) -> Message {
         let connection = ConnectionId { boot: 1, number: len as u64 };
-        Message::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![0xaa; len] })
+        Message::from(AgentToAgent::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![0xaa; len] }))
     }
 
     /// Reads `stream` in pieces of these lengths, in turn.

@@ -19,8 +19,9 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
+use watari_values::NodeName;
+use watari_wire::LinkMessage;
 use watari_wire::frame::Frame;
-use watari_wire::{LinkMessage, NodeName};
 
 use crate::backoff::{Backoff, random_u32};
 use crate::hello::{self, Established};

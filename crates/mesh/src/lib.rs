@@ -45,7 +45,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use watari_pki::Identity;
-use watari_wire::{BadLength, Hello, Message, NodeName, Role};
+use watari_values::{NodeName, Role};
+use watari_wire::{BadLength, Hello, Message};
 
 pub use config::{Config, Join, Limits, Peer, StartError};
 pub use error::LinkError;
@@ -335,7 +336,7 @@ impl MeshShared {
         let peer = self.peer(peer).ok_or(SendError::NoLink)?;
         let link = peer.link().ok_or(SendError::NoLink)?;
         let kind = message.kind();
-        if !rules::allowed(kind, &self.roles, &link.roles) {
+        if !rules::allowed(message, &self.roles, &link.roles) {
             return Err(SendError::NotAllowed(kind.as_str()));
         }
         push(&link.outbox, message)?;
@@ -351,7 +352,7 @@ impl MeshShared {
 
     fn send_to_self(&self, message: &Message) -> Result<(), SendError> {
         let kind = message.kind();
-        if !rules::allowed(kind, &self.roles, &self.roles) {
+        if !rules::allowed(message, &self.roles, &self.roles) {
             return Err(SendError::NotAllowed(kind.as_str()));
         }
         message.check_bounds()?;

@@ -175,7 +175,7 @@ impl Reader<'_> {
 
     async fn handle_message(&self, message: Message) {
         let kind = message.kind();
-        if !rules::allowed(kind, &self.link.roles, &self.shared.roles) {
+        if !rules::allowed(&message, &self.link.roles, &self.shared.roles) {
             self.shared.metrics.dropped(DropReason::Forbidden);
             warn!(peer = %self.peer.name, kind = kind.as_str(), "message dropped: the roles do not allow it");
             return;

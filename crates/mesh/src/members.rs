@@ -23,7 +23,8 @@ use std::net::SocketAddr;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use watari_wire::{Member, Members as MembersMessage, NodeName, Verdict};
+use watari_values::NodeName;
+use watari_wire::{Member, Members as MembersMessage, Verdict};
 
 use crate::Peer;
 use known::{Known, Said};

@@ -9,7 +9,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
-use watari_wire::{LinkMessage, Members as MembersMessage, NodeName, Role, Verdict};
+use watari_values::{NodeName, Role};
+use watari_wire::{LinkMessage, Members as MembersMessage, Verdict};
 
 use crate::members::{Change, Members, Now, OrderError, Outcome, Source};
 use crate::peer::{Link, PeerEntry};

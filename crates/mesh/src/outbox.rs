@@ -171,8 +171,9 @@ impl Batch {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use watari_values::{ConnectionId, Epoch};
     use watari_wire::frame::Frame;
-    use watari_wire::{ConnectionId, Epoch, Rest};
+    use watari_wire::{AgentToAgent, DispatcherToAgent, Rest};
 
     use super::*;
 
@@ -181,12 +182,12 @@ mod tests {
     }
 
     fn gone(number: u64) -> Message {
-        Message::Gone(ConnectionId { boot: 1, number })
+        Message::from(DispatcherToAgent::Gone(ConnectionId { boot: 1, number }))
     }
 
     fn rest(len: usize) -> Message {
         let connection = ConnectionId { boot: 1, number: 1 };
-        Message::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![1; len] })
+        Message::from(AgentToAgent::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![1; len] }))
     }
 
     fn frames(mut bytes: &[u8]) -> Vec<Frame> {

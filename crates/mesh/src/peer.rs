@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, watch};
 use tokio_util::sync::CancellationToken;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use crate::members::Source;
 use crate::outbox::Outbox;

@@ -10,7 +10,7 @@ use rcgen::{
 };
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 use zeroize::Zeroizing;
 
 use crate::certificate::{self, Parsed, ROLE_PREFIX};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;

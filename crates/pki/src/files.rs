@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use watari_wire::NodeName;
+use watari_values::NodeName;
 use zeroize::Zeroizing;
 
 use crate::PkiError;

@@ -15,7 +15,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use crate::{PkiError, files, peer_identity};
 

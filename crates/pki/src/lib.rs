@@ -19,7 +19,7 @@ mod identity;
 
 use std::path::{Path, PathBuf};
 
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 pub use authority::{Authority, Issued};
 pub use certificate::{BadCertificate, Description, Subject, describe, peer_identity};
@@ -74,7 +74,7 @@ pub enum PkiError {
     OtherNode {
         path: PathBuf,
         /// The node in the certificate.
-        found: watari_wire::NodeName,
+        found: watari_values::NodeName,
     },
     /// The request cannot be put into a certificate.
     #[error("{0}")]

@@ -100,7 +100,7 @@ pub use crate::routes::{Destination, HostPattern, InvalidHost, InvalidPath, Path
 pub use crate::rules::{HeaderRules, InvalidRule, Rules};
 pub use crate::sticky::{InvalidSticky, Sticky};
 pub use crate::template::{InvalidTemplate, Template};
-pub use crate::tls::{InvalidTls, OriginTls, client_config};
+pub use crate::tls::OriginTls;
 pub use crate::tunnel::{Tunnel, TunnelBroken};
 
 use crate::access_log::RequestTrace;

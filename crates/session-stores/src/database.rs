@@ -18,7 +18,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use redb::{ReadTransaction, ReadableDatabase};
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 pub use error::DatabaseError;
 use tables::{FORMAT, Format, Tables, View};

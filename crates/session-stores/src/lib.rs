@@ -15,7 +15,7 @@ mod writer;
 
 use std::fmt;
 
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 pub use database::{Database, DatabaseError, EXPIRE_MAX, Usage};
 pub use redis::{BadRedisSettings, Redis, RedisCounters, RedisCredentials, RedisError, RedisSettings, RedisTls};

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use ::redis::{Pipeline, Value};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use counters::Counters;
 pub use counters::RedisCounters;

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use counters::Counters;
 pub use counters::WriterCounters;

@@ -41,6 +41,7 @@
 
 mod counters;
 mod gets;
+mod message;
 mod pending;
 mod puts;
 mod ranks;
@@ -49,9 +50,11 @@ mod turn;
 
 use std::collections::BTreeSet;
 
-use watari_wire::{Message, NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
 
 pub use counters::ExchangeCounters;
+pub use message::{Answer, Message, Request, SESSION_LEN_MAX, SESSIONS_MAX, SentSession};
+
 use gets::Gets;
 use puts::Puts;
 use ranks::Ranks;
@@ -191,8 +194,7 @@ impl Exchange {
         (id, turn.actions)
     }
 
-    /// Searches sessions here, and then at other nodes. Ignores keys beyond
-    /// [`SESSIONS_MAX`](watari_wire::SESSIONS_MAX).
+    /// Searches sessions here, and then at other nodes. Ignores keys beyond [`SESSIONS_MAX`].
     pub fn get(&mut self, now: Now, keys: Vec<SessionKey>) -> (GetId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         let id = self.gets.start(&mut turn, keys);
@@ -221,18 +223,21 @@ impl Exchange {
 
     /// Handles a message of a member. Ignores messages of other nodes.
     pub fn on_message(&mut self, now: Now, from: &NodeName, message: Message) -> Vec<Action> {
-        if !self.node.ranks.is_member(from) || message.check_bounds().is_err() {
+        if !self.node.ranks.is_member(from) || !message.is_within_bounds() {
             return Vec::new();
         }
         let mut turn = Turn::new(now, &mut self.node);
         match message {
-            Message::SessionPut(put) => turn.on_put(from, put),
-            Message::SessionGet(get) => turn.on_get(from, &get),
-            Message::SessionStored(stored) => self.puts.on_stored(&mut turn, from, stored.request),
-            Message::SessionFound(found) => self.gets.on_found(&mut turn, from, found),
-            Message::SessionSpend(spend) => turn.on_spend(from, &spend),
-            Message::SessionSpent(spent) => self.spends.on_spent(&mut turn, from, &spent),
-            _ => {}
+            Message::Request(number, Request::Put(sessions)) => turn.on_put(from, number, sessions),
+            Message::Request(number, Request::Get(keys)) => turn.on_get(from, number, &keys),
+            Message::Request(number, Request::Spend(key)) => turn.on_spend(from, number, &key),
+            Message::Answer(number, Answer::Stored) => self.puts.on_stored(&mut turn, from, number),
+            Message::Answer(number, Answer::Found(sessions)) => {
+                self.gets.on_found(&mut turn, from, number, sessions);
+            }
+            Message::Answer(number, Answer::Spent { granted }) => {
+                self.spends.on_spent(&mut turn, from, number, granted);
+            }
         }
         turn.actions
     }

@@ -12,8 +12,8 @@ mod ring;
 mod store;
 
 pub use exchange::{
-    Action, Exchange, ExchangeCounters, FoundSession, GetId, Now, Outcome, PENDING_MAX, Placement, PutId, Source,
-    SpendId, Verdict,
+    Action, Answer, Exchange, ExchangeCounters, FoundSession, GetId, Message, Now, Outcome, PENDING_MAX, Placement,
+    PutId, Request, SESSION_LEN_MAX, SESSIONS_MAX, SentSession, Source, SpendId, Verdict,
 };
-pub use ring::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, TooManySeeds};
+pub use ring::{Dated, EpochSecret, NotOpened, RANDOM_LEN, Ring, RingSettings, SEEDS_MAX, TicketSeed, TooManySeeds};
 pub use store::{Session, Store};

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use watari_wire::{SecretBytes, TICKET_SEEDS_MAX, TicketSeed, TicketSeedId};
+use watari_values::{SecretBytes, TicketSeedId};
 
 use seed::Seed;
 use ticket::Header;
@@ -38,6 +38,27 @@ pub struct Ring {
     sealer: [u8; 12],
     epoch: u32,
     seeds: BTreeMap<TicketSeedId, Seed>,
+}
+
+/// A seed of ticket keys, as nodes exchange it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketSeed {
+    pub id: TicketSeedId,
+    /// The Unix time in seconds when it was made, by its maker's clock. The newest seed is used.
+    pub made: u64,
+    /// The state from which the keys of its epoch and of all later ones are derived. `None`: a newer seed has replaced
+    /// it.
+    pub state: Option<EpochSecret>,
+    /// The keys of earlier epochs whose tickets are still valid.
+    pub keys: Vec<EpochSecret>,
+}
+
+/// A secret of one epoch of ticket keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochSecret {
+    pub epoch: u32,
+    /// 32 bytes.
+    pub secret: SecretBytes,
 }
 
 /// How long ticket keys are used.
@@ -74,9 +95,12 @@ pub enum NotOpened {
 /// The ring is full: keys were rotated more often than their tickets expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "ticket keys were rotated {TICKET_SEEDS_MAX} times within the lifetime of a ticket; rotate again when the oldest have expired"
+    "ticket keys were rotated {SEEDS_MAX} times within the lifetime of a ticket; rotate again when the oldest have expired"
 )]
 pub struct TooManySeeds;
+
+/// The most seeds of a ring.
+pub const SEEDS_MAX: usize = 48;
 
 /// The number of random bytes for a seed.
 pub const RANDOM_LEN: usize = 32;
@@ -117,7 +141,7 @@ impl Ring {
     /// `random` is. The new seed is newer than all others.
     pub fn rotate(&mut self, now: u64, random: &[u8; RANDOM_LEN]) -> Result<TicketSeedId, TooManySeeds> {
         self.advance(now);
-        if self.seeds.len() >= TICKET_SEEDS_MAX {
+        if self.seeds.len() >= SEEDS_MAX {
             return Err(TooManySeeds);
         }
         let newest = self.newest().map(|(_, seed)| seed);
@@ -130,7 +154,7 @@ impl Ring {
 
     /// Removes the oldest seeds, with the tickets that only they open, until there is room for another.
     pub fn make_room(&mut self) {
-        while self.seeds.len() >= TICKET_SEEDS_MAX {
+        while self.seeds.len() >= SEEDS_MAX {
             let eldest = self.seeds.iter().map(|(id, seed)| (seed.made(), *id)).min();
             let Some((_, eldest)) = eldest else { return };
             self.seeds.remove(&eldest);
@@ -222,7 +246,7 @@ impl Ring {
             known.learn(shared.keys);
             return false;
         }
-        let seed = if self.seeds.len() < TICKET_SEEDS_MAX { Seed::learned(shared, now) } else { None };
+        let seed = if self.seeds.len() < SEEDS_MAX { Seed::learned(shared, now) } else { None };
         seed.map(|seed| self.seeds.insert(id, seed)).is_some()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use watari_wire::{NodeName, SecretBytes, SessionKey};
+use watari_values::{NodeName, SecretBytes, SessionKey};
 
 /// A session as nodes store it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use watari_proxy::OriginAddress;
-use watari_wire::{ConnectionId, NodeName};
+use watari_values::{ConnectionId, NodeName};
 
 use crate::config::Change;
 

@@ -40,7 +40,7 @@ use watari_agent::Listener;
 use watari_dispatcher::AgentConfig;
 use watari_handshake::Policy;
 use watari_mesh::{Join, Peer};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use outline::{Change, Outline};

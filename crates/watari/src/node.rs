@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh, StartError};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use crate::admin::BindError;
 use crate::config::{self, Config, Loaded, SiteMetrics};

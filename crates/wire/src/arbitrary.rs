@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use watari_values::{
+    AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, StayReason, TicketSeedId, TlsInfo,
+};
 
 use crate::*;
 
@@ -61,62 +64,74 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
     let attempt = || (connection(), epoch());
     let offsets = || (any::<u64>(), any::<u64>(), any::<[u8; 32]>());
     prop_oneof![
-        (any::<u32>(), vec(any::<u8>(), LEG_KEY_LEN)).prop_map(|(id, key)| Message::LegKey(LegKey {
-            id,
-            key: SecretBytes::new(key),
-            handshakes: id % 2 == 0
-        })),
-        (connection(), tls()).prop_map(|(connection, tls)| Message::Established(Established { connection, tls })),
+        (any::<u32>(), vec(any::<u8>(), LEG_KEY_LEN)).prop_map(|(id, key)| Message::from(AgentToDispatcher::LegKey(
+            LegKey { id, key: SecretBytes::new(key), handshakes: id % 2 == 0 }
+        ))),
+        (connection(), tls()).prop_map(|(connection, tls)| Message::from(AgentToDispatcher::Established(
+            Established { connection, tls }
+        ))),
         (attempt(), node_name(), offsets()).prop_map(
             |((connection, epoch), target, (rx_offset, tail_offset, digest))| {
-                Message::Propose(Propose { connection, epoch, target, rx_offset, tail_offset, digest })
+                Message::from(AgentToDispatcher::Propose(Propose {
+                    connection,
+                    epoch,
+                    target,
+                    rx_offset,
+                    tail_offset,
+                    digest,
+                }))
             }
         ),
-        (attempt(), any::<u64>())
-            .prop_map(|((connection, epoch), rx_offset)| { Message::Freeze(Freeze { connection, epoch, rx_offset }) }),
-        ship().prop_map(|ship| Message::Ship(Box::new(ship))),
+        (attempt(), any::<u64>()).prop_map(|((connection, epoch), rx_offset)| {
+            Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset }))
+        }),
+        ship().prop_map(|ship| Message::from(AgentToAgent::Ship(Box::new(ship)))),
         (attempt(), any::<u64>(), vec(any::<u8>(), 0..300)).prop_map(|((connection, epoch), from_offset, bytes)| {
-            Message::Rest(Rest { connection, epoch, from_offset, bytes })
+            Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset, bytes }))
         }),
         (attempt(), offsets()).prop_map(|((connection, epoch), (rx_offset, tail_offset, digest))| {
-            Message::Held(Held { connection, epoch, rx_offset, tail_offset, digest })
+            Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset, tail_offset, digest }))
         }),
-        (attempt(), reason())
-            .prop_map(|((connection, epoch), reason)| { Message::Refused(Refused { connection, epoch, reason }) }),
-        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::Cancel(Cancel {
+        (attempt(), reason()).prop_map(|((connection, epoch), reason)| {
+            Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason }))
+        }),
+        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::from(AgentToDispatcher::Cancel(
+            Cancel { connection, epoch, reason }
+        ))),
+        attempt()
+            .prop_map(|(connection, epoch)| Message::from(DispatcherToAgent::Committed(Decided { connection, epoch }))),
+        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::from(DispatcherToAgent::Aborted(
+            Aborted { connection, epoch, reason }
+        ))),
+        connection().prop_map(|connection| DispatcherToAgent::Gone(connection).into()),
+        (attempt(), any::<u64>()).prop_map(|((connection, epoch), tx_offset)| {
+            Message::from(AgentToDispatcher::Final(Final { connection, epoch, tx_offset }))
+        }),
+        (connection(), option::of(node_name()), any::<bool>()).prop_map(|(connection, target, or_end)| Message::from(
+            DispatcherToAgent::Leave(Leave { connection, target, or_end })
+        )),
+        connection().prop_map(|connection| Message::from(AgentToDispatcher::Stays(Stays {
             connection,
-            epoch,
-            reason
-        })),
-        attempt().prop_map(|(connection, epoch)| Message::Committed(Decided { connection, epoch })),
-        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::Aborted(Aborted {
-            connection,
-            epoch,
-            reason
-        })),
-        connection().prop_map(Message::Gone),
-        (attempt(), any::<u64>())
-            .prop_map(|((connection, epoch), tx_offset)| { Message::Final(Final { connection, epoch, tx_offset }) }),
-        (connection(), option::of(node_name()), any::<bool>())
-            .prop_map(|(connection, target, or_end)| Message::Leave(Leave { connection, target, or_end })),
-        connection().prop_map(|connection| Message::Stays(Stays { connection, reason: StayReason::Http2 })),
-        connection().prop_map(Message::Tunnel),
-        Just(Message::Draining),
+            reason: StayReason::Http2
+        }))),
+        connection().prop_map(|connection| AgentToDispatcher::Tunnel(connection).into()),
+        Just(Message::from(AgentToDispatcher::Draining)),
         (attempt(), any::<u64>()).prop_map(|((connection, epoch), rx_offset)| {
-            Message::LegKept(LegKept { connection, epoch, rx_offset })
+            Message::from(DispatcherToAgent::LegKept(LegKept { connection, epoch, rx_offset }))
         }),
-        vec(ticket_seed(), 0..3).prop_map(Message::TicketSeeds),
-        any::<TicketSeedId>().prop_map(Message::TicketSeedWanted),
+        vec(ticket_seed(), 0..3).prop_map(|seeds| AgentToAgent::TicketSeeds(seeds).into()),
+        any::<TicketSeedId>().prop_map(|seed| AgentToAgent::TicketSeedWanted(seed).into()),
         (any::<u64>(), kept_sessions())
-            .prop_map(|(request, sessions)| Message::SessionPut(SessionPut { request, sessions })),
-        any::<u64>().prop_map(|request| Message::SessionStored(SessionStored { request })),
+            .prop_map(|(request, sessions)| Message::from(SessionMessage::Put(SessionPut { request, sessions }))),
+        any::<u64>().prop_map(|request| Message::from(SessionMessage::Stored(SessionStored { request }))),
         (any::<u64>(), vec(session_key(), 0..=SESSIONS_MAX))
-            .prop_map(|(request, keys)| Message::SessionGet(SessionGet { request, keys })),
+            .prop_map(|(request, keys)| Message::from(SessionMessage::Get(SessionGet { request, keys }))),
         (any::<u64>(), kept_sessions())
-            .prop_map(|(request, sessions)| Message::SessionFound(SessionFound { request, sessions })),
-        (any::<u64>(), session_key()).prop_map(|(request, key)| Message::SessionSpend(SessionSpend { request, key })),
+            .prop_map(|(request, sessions)| Message::from(SessionMessage::Found(SessionFound { request, sessions }))),
+        (any::<u64>(), session_key())
+            .prop_map(|(request, key)| Message::from(SessionMessage::Spend(SessionSpend { request, key }))),
         (any::<u64>(), any::<bool>())
-            .prop_map(|(request, granted)| Message::SessionSpent(SessionSpent { request, granted })),
+            .prop_map(|(request, granted)| Message::from(SessionMessage::Spent(SessionSpent { request, granted }))),
     ]
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Both ends apply the limits: a sender does not send longer fields, and a receiver does not accept them.
 
-use crate::{KeptSession, LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
+use watari_values::TlsInfo;
+
+use crate::{AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Rest, SessionMessage, Ship, TicketSeed};
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;
@@ -48,32 +50,50 @@ impl Message {
     /// Checks every field whose length the sender chooses.
     pub fn check_bounds(&self) -> Result<(), BadLength> {
         match self {
+            Self::AgentToDispatcher(message) => message.check_bounds(),
+            // All fields have fixed lengths.
+            Self::DispatcherToAgent(_) => Ok(()),
+            Self::AgentToAgent(message) => message.check_bounds(),
+        }
+    }
+}
+
+impl AgentToDispatcher {
+    fn check_bounds(&self) -> Result<(), BadLength> {
+        match self {
             Self::LegKey(LegKey { key, .. }) => within("key", key.as_slice().len(), LEG_KEY_LEN, LEG_KEY_LEN),
             Self::Established(established) => check_tls(&established.tls),
-            Self::Ship(ship) => check_ship(ship),
-            Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
-            Self::TicketSeeds(seeds) => check_seeds(seeds),
-            Self::SessionPut(put) => check_sessions(&put.sessions),
-            Self::SessionGet(get) => at_most("keys", get.keys.len(), SESSIONS_MAX),
-            Self::SessionFound(found) => check_sessions(&found.sessions),
             Self::Propose(_)
-            | Self::Freeze(_)
             | Self::Held(_)
             | Self::Refused(_)
             | Self::Cancel(_)
-            | Self::Committed(_)
-            | Self::LegKept(_)
-            | Self::Aborted(_)
-            | Self::Gone(_)
             | Self::Final(_)
-            | Self::Leave(_)
             | Self::Stays(_)
-            | Self::TicketSeedWanted(_)
-            | Self::SessionStored(_)
-            | Self::SessionSpend(_)
-            | Self::SessionSpent(_)
             | Self::Tunnel(_)
             | Self::Draining => Ok(()),
+        }
+    }
+}
+
+impl AgentToAgent {
+    fn check_bounds(&self) -> Result<(), BadLength> {
+        match self {
+            Self::Ship(ship) => check_ship(ship),
+            Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
+            Self::TicketSeeds(seeds) => check_seeds(seeds),
+            Self::TicketSeedWanted(_) => Ok(()),
+            Self::Session(message) => message.check_bounds(),
+        }
+    }
+}
+
+impl SessionMessage {
+    fn check_bounds(&self) -> Result<(), BadLength> {
+        match self {
+            Self::Put(put) => check_sessions(&put.sessions),
+            Self::Get(get) => at_most("keys", get.keys.len(), SESSIONS_MAX),
+            Self::Found(found) => check_sessions(&found.sessions),
+            Self::Stored(_) | Self::Spend(_) | Self::Spent(_) => Ok(()),
         }
     }
 }

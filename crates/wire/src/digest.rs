@@ -30,9 +30,10 @@ impl Ship {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use watari_values::{Epoch, SecretBytes};
 
     use super::*;
-    use crate::{Epoch, SecretBytes, arbitrary};
+    use crate::arbitrary;
 
     proptest! {
         #[test]

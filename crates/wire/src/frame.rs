@@ -15,7 +15,10 @@ use std::ops::RangeInclusive;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
 
-use crate::{BadLength, Hello, LinkMessage, Members, Message, MessageKind};
+use crate::{
+    AgentToAgent, AgentToDispatcher, BadLength, DispatcherToAgent, Hello, LinkMessage, Members, Message, MessageKind,
+    SessionMessage,
+};
 
 /// The oldest message version that this build supports.
 pub const VERSION_MIN: u8 = 1;
@@ -97,34 +100,7 @@ pub enum FrameError {
 /// behind), and zeroizes `out` after use.
 pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
     message.check_bounds()?;
-    let kind = message.kind() as u8;
-    match message {
-        Message::LegKey(body) => append(VERSION_MAX, kind, body, out),
-        Message::Established(body) => append(VERSION_MAX, kind, body, out),
-        Message::Propose(body) => append(VERSION_MAX, kind, body, out),
-        Message::Freeze(body) => append(VERSION_MAX, kind, body, out),
-        Message::Ship(body) => append(VERSION_MAX, kind, body, out),
-        Message::Rest(body) => append(VERSION_MAX, kind, body, out),
-        Message::Held(body) => append(VERSION_MAX, kind, body, out),
-        Message::Refused(body) => append(VERSION_MAX, kind, body, out),
-        Message::Cancel(body) => append(VERSION_MAX, kind, body, out),
-        Message::Committed(body) => append(VERSION_MAX, kind, body, out),
-        Message::Aborted(body) => append(VERSION_MAX, kind, body, out),
-        Message::Gone(body) | Message::Tunnel(body) => append(VERSION_MAX, kind, body, out),
-        Message::Final(body) => append(VERSION_MAX, kind, body, out),
-        Message::Leave(body) => append(VERSION_MAX, kind, body, out),
-        Message::Stays(body) => append(VERSION_MAX, kind, body, out),
-        Message::Draining => append(VERSION_MAX, kind, &(), out),
-        Message::LegKept(body) => append(VERSION_MAX, kind, body, out),
-        Message::TicketSeeds(body) => append(VERSION_MAX, kind, body, out),
-        Message::TicketSeedWanted(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionPut(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionStored(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionGet(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionFound(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionSpend(body) => append(VERSION_MAX, kind, body, out),
-        Message::SessionSpent(body) => append(VERSION_MAX, kind, body, out),
-    }
+    append_with(VERSION_MAX, message.kind() as u8, out, |out| write_body(message, Append(out)));
     Ok(())
 }
 
@@ -141,34 +117,56 @@ pub fn encode_link(message: &LinkMessage, out: &mut Vec<u8>) {
 
 /// The number of bytes that [`encode`] appends.
 pub fn encoded_len(message: &Message) -> usize {
-    let body = match message {
-        Message::LegKey(body) => body_len(body),
-        Message::Established(body) => body_len(body),
-        Message::Propose(body) => body_len(body),
-        Message::Freeze(body) => body_len(body),
-        Message::Ship(body) => body_len(body),
-        Message::Rest(body) => body_len(body),
-        Message::Held(body) => body_len(body),
-        Message::Refused(body) => body_len(body),
-        Message::Cancel(body) => body_len(body),
-        Message::Committed(body) => body_len(body),
-        Message::Aborted(body) => body_len(body),
-        Message::Gone(body) | Message::Tunnel(body) => body_len(body),
-        Message::Final(body) => body_len(body),
-        Message::Leave(body) => body_len(body),
-        Message::Stays(body) => body_len(body),
-        Message::Draining => 0,
-        Message::LegKept(body) => body_len(body),
-        Message::TicketSeeds(body) => body_len(body),
-        Message::TicketSeedWanted(body) => body_len(body),
-        Message::SessionPut(body) => body_len(body),
-        Message::SessionStored(body) => body_len(body),
-        Message::SessionGet(body) => body_len(body),
-        Message::SessionFound(body) => body_len(body),
-        Message::SessionSpend(body) => body_len(body),
-        Message::SessionSpent(body) => body_len(body),
-    };
-    HEAD_LEN + body
+    HEAD_LEN + write_body(message, Size::default())
+}
+
+fn write_body<F: Flavor>(message: &Message, to: F) -> F::Output {
+    match message {
+        Message::AgentToDispatcher(message) => write_to_dispatcher(message, to),
+        Message::DispatcherToAgent(message) => write_to_agent(message, to),
+        Message::AgentToAgent(message) => write_between_agents(message, to),
+    }
+}
+
+fn write_to_dispatcher<F: Flavor>(message: &AgentToDispatcher, to: F) -> F::Output {
+    match message {
+        AgentToDispatcher::LegKey(body) => write(body, to),
+        AgentToDispatcher::Established(body) => write(body, to),
+        AgentToDispatcher::Propose(body) => write(body, to),
+        AgentToDispatcher::Held(body) => write(body, to),
+        AgentToDispatcher::Refused(body) => write(body, to),
+        AgentToDispatcher::Cancel(body) => write(body, to),
+        AgentToDispatcher::Final(body) => write(body, to),
+        AgentToDispatcher::Stays(body) => write(body, to),
+        AgentToDispatcher::Tunnel(body) => write(body, to),
+        AgentToDispatcher::Draining => write(&(), to),
+    }
+}
+
+fn write_to_agent<F: Flavor>(message: &DispatcherToAgent, to: F) -> F::Output {
+    match message {
+        DispatcherToAgent::Leave(body) => write(body, to),
+        DispatcherToAgent::Freeze(body) => write(body, to),
+        DispatcherToAgent::Committed(body) => write(body, to),
+        DispatcherToAgent::LegKept(body) => write(body, to),
+        DispatcherToAgent::Aborted(body) => write(body, to),
+        DispatcherToAgent::Gone(body) => write(body, to),
+    }
+}
+
+fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
+    match message {
+        AgentToAgent::Ship(body) => write(body, to),
+        AgentToAgent::Rest(body) => write(body, to),
+        AgentToAgent::TicketSeeds(body) => write(body, to),
+        AgentToAgent::TicketSeedWanted(body) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Put(body)) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Stored(body)) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Get(body)) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Found(body)) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Spend(body)) => write(body, to),
+        AgentToAgent::Session(SessionMessage::Spent(body)) => write(body, to),
+    }
 }
 
 /// Decodes the first frame of `bytes`. Returns it and its length. `None`: it is incomplete.
@@ -227,33 +225,33 @@ fn decode_link(kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
 
 fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError> {
     let number = kind as u8;
-    let message = match kind {
-        MessageKind::LegKey => Message::LegKey(exactly(number, body)?),
-        MessageKind::Established => Message::Established(exactly(number, body)?),
-        MessageKind::Propose => Message::Propose(exactly(number, body)?),
-        MessageKind::Freeze => Message::Freeze(exactly(number, body)?),
-        MessageKind::Ship => Message::Ship(exactly(number, body)?),
-        MessageKind::Rest => Message::Rest(exactly(number, body)?),
-        MessageKind::Held => Message::Held(exactly(number, body)?),
-        MessageKind::Refused => Message::Refused(exactly(number, body)?),
-        MessageKind::Cancel => Message::Cancel(exactly(number, body)?),
-        MessageKind::Committed => Message::Committed(exactly(number, body)?),
-        MessageKind::Aborted => Message::Aborted(exactly(number, body)?),
-        MessageKind::Gone => Message::Gone(exactly(number, body)?),
-        MessageKind::Final => Message::Final(exactly(number, body)?),
-        MessageKind::Leave => Message::Leave(exactly(number, body)?),
-        MessageKind::Stays => Message::Stays(exactly(number, body)?),
-        MessageKind::Draining => exactly(number, body).map(|()| Message::Draining)?,
-        MessageKind::LegKept => Message::LegKept(exactly(number, body)?),
-        MessageKind::TicketSeeds => Message::TicketSeeds(exactly(number, body)?),
-        MessageKind::TicketSeedWanted => Message::TicketSeedWanted(exactly(number, body)?),
-        MessageKind::SessionPut => Message::SessionPut(exactly(number, body)?),
-        MessageKind::SessionStored => Message::SessionStored(exactly(number, body)?),
-        MessageKind::SessionGet => Message::SessionGet(exactly(number, body)?),
-        MessageKind::SessionFound => Message::SessionFound(exactly(number, body)?),
-        MessageKind::SessionSpend => Message::SessionSpend(exactly(number, body)?),
-        MessageKind::SessionSpent => Message::SessionSpent(exactly(number, body)?),
-        MessageKind::Tunnel => Message::Tunnel(exactly(number, body)?),
+    let message: Message = match kind {
+        MessageKind::LegKey => AgentToDispatcher::LegKey(exactly(number, body)?).into(),
+        MessageKind::Established => AgentToDispatcher::Established(exactly(number, body)?).into(),
+        MessageKind::Propose => AgentToDispatcher::Propose(exactly(number, body)?).into(),
+        MessageKind::Freeze => DispatcherToAgent::Freeze(exactly(number, body)?).into(),
+        MessageKind::Ship => AgentToAgent::Ship(exactly(number, body)?).into(),
+        MessageKind::Rest => AgentToAgent::Rest(exactly(number, body)?).into(),
+        MessageKind::Held => AgentToDispatcher::Held(exactly(number, body)?).into(),
+        MessageKind::Refused => AgentToDispatcher::Refused(exactly(number, body)?).into(),
+        MessageKind::Cancel => AgentToDispatcher::Cancel(exactly(number, body)?).into(),
+        MessageKind::Committed => DispatcherToAgent::Committed(exactly(number, body)?).into(),
+        MessageKind::Aborted => DispatcherToAgent::Aborted(exactly(number, body)?).into(),
+        MessageKind::Gone => DispatcherToAgent::Gone(exactly(number, body)?).into(),
+        MessageKind::Final => AgentToDispatcher::Final(exactly(number, body)?).into(),
+        MessageKind::Leave => DispatcherToAgent::Leave(exactly(number, body)?).into(),
+        MessageKind::Stays => AgentToDispatcher::Stays(exactly(number, body)?).into(),
+        MessageKind::Draining => exactly(number, body).map(|()| AgentToDispatcher::Draining)?.into(),
+        MessageKind::LegKept => DispatcherToAgent::LegKept(exactly(number, body)?).into(),
+        MessageKind::TicketSeeds => AgentToAgent::TicketSeeds(exactly(number, body)?).into(),
+        MessageKind::TicketSeedWanted => AgentToAgent::TicketSeedWanted(exactly(number, body)?).into(),
+        MessageKind::SessionPut => SessionMessage::Put(exactly(number, body)?).into(),
+        MessageKind::SessionStored => SessionMessage::Stored(exactly(number, body)?).into(),
+        MessageKind::SessionGet => SessionMessage::Get(exactly(number, body)?).into(),
+        MessageKind::SessionFound => SessionMessage::Found(exactly(number, body)?).into(),
+        MessageKind::SessionSpend => SessionMessage::Spend(exactly(number, body)?).into(),
+        MessageKind::SessionSpent => SessionMessage::Spent(exactly(number, body)?).into(),
+        MessageKind::Tunnel => AgentToDispatcher::Tunnel(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)
@@ -266,16 +264,20 @@ fn exactly<'a, T: Deserialize<'a>>(kind: u8, body: &'a [u8]) -> Result<T, FrameE
 }
 
 fn append<T: Serialize>(version: u8, kind: u8, body: &T, out: &mut Vec<u8>) {
+    append_with(version, kind, out, |out| write(body, Append(out)));
+}
+
+fn append_with(version: u8, kind: u8, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; LEN_LEN]);
     out.extend_from_slice(&[version, kind]);
-    postcard::serialize_with_flavor(body, Append(out)).expect("plain data can be written to memory");
+    body(out);
     let len = u32::try_from(out.len() - start - LEN_LEN).expect("the fields of a message are bounded");
     out[start..start + LEN_LEN].copy_from_slice(&len.to_be_bytes());
 }
 
-fn body_len<T: Serialize>(body: &T) -> usize {
-    postcard::serialize_with_flavor(body, Size::default()).expect("plain data has a length")
+fn write<T: Serialize + ?Sized, F: Flavor>(body: &T, to: F) -> F::Output {
+    postcard::serialize_with_flavor(body, to).expect("plain data can be written to memory")
 }
 
 /// Appends to a vector that already has other frames.

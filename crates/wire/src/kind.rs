@@ -1,63 +1,63 @@
 //! Message kinds: their numbers in frames and their names in metrics.
 
-use crate::Message;
+use crate::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
 
 /// The kind of the [`Message`] in a frame. A number is never used again with another meaning. The numbers 0 to 15
 /// belong to [`LinkMessage`](crate::LinkMessage).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// [`Message::LegKey`].
+    /// [`AgentToDispatcher::LegKey`].
     LegKey = 16,
-    /// [`Message::Established`].
+    /// [`AgentToDispatcher::Established`].
     Established = 17,
-    /// [`Message::Propose`].
+    /// [`AgentToDispatcher::Propose`].
     Propose = 18,
-    /// [`Message::Freeze`].
+    /// [`DispatcherToAgent::Freeze`].
     Freeze = 19,
-    /// [`Message::Ship`].
+    /// [`AgentToAgent::Ship`].
     Ship = 20,
-    /// [`Message::Rest`].
+    /// [`AgentToAgent::Rest`].
     Rest = 21,
-    /// [`Message::Held`].
+    /// [`AgentToDispatcher::Held`].
     Held = 22,
-    /// [`Message::Refused`].
+    /// [`AgentToDispatcher::Refused`].
     Refused = 23,
-    /// [`Message::Cancel`].
+    /// [`AgentToDispatcher::Cancel`].
     Cancel = 24,
-    /// [`Message::Committed`].
+    /// [`DispatcherToAgent::Committed`].
     Committed = 25,
-    /// [`Message::Aborted`].
+    /// [`DispatcherToAgent::Aborted`].
     Aborted = 26,
-    /// [`Message::Gone`].
+    /// [`DispatcherToAgent::Gone`].
     Gone = 27,
-    /// [`Message::Final`].
+    /// [`AgentToDispatcher::Final`].
     Final = 28,
-    /// [`Message::Leave`].
+    /// [`DispatcherToAgent::Leave`].
     Leave = 29,
-    /// [`Message::Stays`].
+    /// [`AgentToDispatcher::Stays`].
     Stays = 30,
-    /// [`Message::Draining`].
+    /// [`AgentToDispatcher::Draining`].
     Draining = 31,
-    /// [`Message::LegKept`].
+    /// [`DispatcherToAgent::LegKept`].
     LegKept = 32,
-    /// [`Message::TicketSeeds`].
+    /// [`AgentToAgent::TicketSeeds`].
     TicketSeeds = 33,
-    /// [`Message::TicketSeedWanted`].
+    /// [`AgentToAgent::TicketSeedWanted`].
     TicketSeedWanted = 34,
-    /// [`Message::SessionPut`].
+    /// [`SessionMessage::Put`].
     SessionPut = 35,
-    /// [`Message::SessionStored`].
+    /// [`SessionMessage::Stored`].
     SessionStored = 36,
-    /// [`Message::SessionGet`].
+    /// [`SessionMessage::Get`].
     SessionGet = 37,
-    /// [`Message::SessionFound`].
+    /// [`SessionMessage::Found`].
     SessionFound = 38,
-    /// [`Message::SessionSpend`].
+    /// [`SessionMessage::Spend`].
     SessionSpend = 39,
-    /// [`Message::SessionSpent`].
+    /// [`SessionMessage::Spent`].
     SessionSpent = 40,
-    /// [`Message::Tunnel`].
+    /// [`AgentToDispatcher::Tunnel`].
     Tunnel = 41,
 }
 
@@ -134,32 +134,64 @@ impl Message {
     /// The kind of this message.
     pub fn kind(&self) -> MessageKind {
         match self {
+            Self::AgentToDispatcher(message) => message.kind(),
+            Self::DispatcherToAgent(message) => message.kind(),
+            Self::AgentToAgent(message) => message.kind(),
+        }
+    }
+}
+
+impl AgentToDispatcher {
+    fn kind(&self) -> MessageKind {
+        match self {
             Self::LegKey(_) => MessageKind::LegKey,
             Self::Established(_) => MessageKind::Established,
             Self::Propose(_) => MessageKind::Propose,
-            Self::Freeze(_) => MessageKind::Freeze,
-            Self::Ship(_) => MessageKind::Ship,
-            Self::Rest(_) => MessageKind::Rest,
             Self::Held(_) => MessageKind::Held,
             Self::Refused(_) => MessageKind::Refused,
             Self::Cancel(_) => MessageKind::Cancel,
+            Self::Final(_) => MessageKind::Final,
+            Self::Stays(_) => MessageKind::Stays,
+            Self::Tunnel(_) => MessageKind::Tunnel,
+            Self::Draining => MessageKind::Draining,
+        }
+    }
+}
+
+impl DispatcherToAgent {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Self::Freeze(_) => MessageKind::Freeze,
             Self::Committed(_) => MessageKind::Committed,
+            Self::LegKept(_) => MessageKind::LegKept,
             Self::Aborted(_) => MessageKind::Aborted,
             Self::Gone(_) => MessageKind::Gone,
-            Self::Final(_) => MessageKind::Final,
             Self::Leave(_) => MessageKind::Leave,
-            Self::Stays(_) => MessageKind::Stays,
-            Self::Draining => MessageKind::Draining,
-            Self::LegKept(_) => MessageKind::LegKept,
+        }
+    }
+}
+
+impl AgentToAgent {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Self::Ship(_) => MessageKind::Ship,
+            Self::Rest(_) => MessageKind::Rest,
             Self::TicketSeeds(_) => MessageKind::TicketSeeds,
             Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,
-            Self::SessionPut(_) => MessageKind::SessionPut,
-            Self::SessionStored(_) => MessageKind::SessionStored,
-            Self::SessionGet(_) => MessageKind::SessionGet,
-            Self::SessionFound(_) => MessageKind::SessionFound,
-            Self::SessionSpend(_) => MessageKind::SessionSpend,
-            Self::SessionSpent(_) => MessageKind::SessionSpent,
-            Self::Tunnel(_) => MessageKind::Tunnel,
+            Self::Session(message) => message.kind(),
+        }
+    }
+}
+
+impl SessionMessage {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Self::Put(_) => MessageKind::SessionPut,
+            Self::Stored(_) => MessageKind::SessionStored,
+            Self::Get(_) => MessageKind::SessionGet,
+            Self::Found(_) => MessageKind::SessionFound,
+            Self::Spend(_) => MessageKind::SessionSpend,
+            Self::Spent(_) => MessageKind::SessionSpent,
         }
     }
 }

@@ -22,11 +22,12 @@ use std::net::SocketAddr;
 
 use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
+use watari_values::{ConnectionId, Epoch, NodeName};
 
 pub use sign::LegSigner;
 pub use verify::{Accepted, LegVerifier, Malformed, PrefaceError};
 
-use crate::{ConnectionId, Epoch, LegKey, NodeName};
+use crate::LegKey;
 
 /// The longest preface, in bytes. An agent reads no further for one.
 pub const PREFACE_LEN_MAX: usize = 512;

@@ -3,13 +3,11 @@
 //! * [`Message`] has the messages about connections, and [`LinkMessage`] those about a link. [`frame`] encodes both.
 //! * [`leg`] is the preface that begins each leg: a PROXY protocol v2 header with an authenticator.
 //! * [`proxy`] is the PROXY protocol.
-//! * [`client_hello`] reads the server name in a client's first bytes.
 //!
 //! This crate opens no socket, reads no clock and draws no randomness. It treats all input as hostile: it checks
 //! lengths before it allocates, and refuses unsupported input with the reason.
 
 mod bounds;
-pub mod client_hello;
 mod digest;
 pub mod frame;
 mod kind;
@@ -17,7 +15,6 @@ pub mod leg;
 mod link;
 mod members;
 mod message;
-mod names;
 pub mod proxy;
 mod replay;
 
@@ -29,4 +26,3 @@ pub use kind::MessageKind;
 pub use link::{Hello, LinkMessage};
 pub use members::{Member, Members, Verdict};
 pub use message::*;
-pub use names::*;

@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use watari_values::{NodeName, Role};
 
 use crate::frame::{VERSION_MAX, VERSION_MIN};
-use crate::{BadLength, Members, NodeName, Role};
+use crate::{BadLength, Members};
 
 /// A message about the link.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use watari_session::Session;
 use watari_session_stores::{Database, Entry, Usage, Writer, WriterCounters};
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use super::clock::Clock;
 use super::tickets::TicketRing;

@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use watari_session::TicketSeed;
 use watari_wire::frame::{self, FRAME_LEN_MAX, Frame};
-use watari_wire::{Message, TicketSeed};
+use watari_wire::{AgentToAgent, Message};
 use zeroize::Zeroizing;
+
+use super::wire::{ticket_seeds_from_wire, ticket_seeds_to_wire};
 
 /// A file with the seeds of `Ring::share`, in the frame format of the mesh.
 #[derive(Debug)]
@@ -40,7 +43,8 @@ impl KeysFile {
     /// Replaces the content of the file with `seeds`, atomically. Does nothing if they are unchanged.
     pub(super) fn write(&self, seeds: Vec<TicketSeed>) -> io::Result<()> {
         let mut content = Zeroizing::new(Vec::new());
-        frame::encode(&Message::TicketSeeds(seeds), &mut content).map_err(io::Error::other)?;
+        frame::encode(&AgentToAgent::TicketSeeds(ticket_seeds_to_wire(seeds)).into(), &mut content)
+            .map_err(io::Error::other)?;
         let digest = sha256(&content);
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if *written != Some(digest) {
@@ -80,7 +84,11 @@ fn read(file: File) -> io::Result<Vec<TicketSeed>> {
     let mut content = Zeroizing::new(Vec::with_capacity(FRAME_LEN_MAX + 1));
     file.take(FRAME_LEN_MAX as u64 + 1).read_to_end(&mut content)?;
     match frame::decode(&content) {
-        Ok(Some((Frame::Message(Message::TicketSeeds(seeds)), len))) if len == content.len() => Ok(seeds),
+        Ok(Some((Frame::Message(Message::AgentToAgent(AgentToAgent::TicketSeeds(seeds))), len)))
+            if len == content.len() =>
+        {
+            Ok(ticket_seeds_from_wire(seeds))
+        }
         _ => Err(io::Error::new(
             ErrorKind::InvalidData,
             "not a file of ticket keys: remove it, and the agent makes new keys",
@@ -100,7 +108,8 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt;
 
-    use watari_wire::{EpochSecret, SecretBytes};
+    use watari_session::EpochSecret;
+    use watari_values::SecretBytes;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use watari_session::{FoundSession, Session, Source};
 use watari_session_stores::{
     BadRedisSettings, Entry, Redis, RedisCounters, RedisCredentials, RedisError, RedisSettings,
 };
-use watari_wire::{NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
 
 use super::clock::Clock;
 use super::tickets::TicketRing;

@@ -10,13 +10,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{interval, sleep_until, timeout};
 use watari_handshake::Miss;
 use watari_session::{
-    Action, Exchange, FoundSession, GetId, Now, Outcome, Placement, PutId, Session, Source, SpendId, Store, Verdict,
+    Action, Exchange, FoundSession, GetId, Message, Now, Outcome, Placement, PutId, Request, Session, Source, SpendId,
+    Store, Verdict,
 };
-use watari_wire::{Message, NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
 
 use super::clock::Clock;
 use super::database::{DatabaseStatus, SealedDatabase};
 use super::tickets::TicketRing;
+use super::wire::session_message_to_wire;
 use super::{Mode, Sharing};
 use crate::AgentShared;
 
@@ -124,7 +126,7 @@ impl StoredSessions {
     /// The keys in another agent's request that are not in memory, and may be in the file.
     pub(super) fn may_be_stored(&self, message: &Message) -> Vec<SessionKey> {
         match (&self.database, message) {
-            (Some(_), Message::SessionGet(get)) => self.missing(&get.keys),
+            (Some(_), Message::Request(_, Request::Get(keys))) => self.missing(keys),
             _ => Vec::new(),
         }
     }
@@ -165,7 +167,7 @@ impl StoredSessions {
 
     pub(super) fn on_message(&self, shared: &AgentShared, from: &NodeName, message: Message) {
         let put: Vec<SessionKey> = match &message {
-            Message::SessionPut(put) => put.sessions.iter().map(|kept| kept.key).collect(),
+            Message::Request(_, Request::Put(sessions)) => sessions.iter().map(|sent| sent.key).collect(),
             _ => Vec::new(),
         };
         let actions = self.state().exchange.on_message(self.clock.now(), from, message);
@@ -210,9 +212,9 @@ impl StoredSessions {
         for action in actions {
             match action {
                 Action::Send(to, message) => {
-                    shared.send(&to, &message);
+                    shared.send(&to, session_message_to_wire(message));
                 }
-                Action::SendSoon(to, message) => shared.send_soon(&to, &message),
+                Action::SendSoon(to, message) => shared.send_soon(&to, session_message_to_wire(message)),
                 // The waiting task may have ended.
                 Action::Stored(id) => {
                     let waits = self.state().puts.remove(&id);

@@ -6,8 +6,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use watari_handshake::{Found, Miss, PolicyId, SessionSource, Tickets};
-use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session};
-use watari_wire::{NodeName, SecretBytes, SessionKey, TicketSeed, TicketSeedId};
+use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session, TicketSeed};
+use watari_values::{NodeName, SecretBytes, SessionKey, TicketSeedId};
 use zeroize::Zeroizing;
 
 use super::clock::Clock;

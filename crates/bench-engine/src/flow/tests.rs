@@ -198,7 +198,7 @@ fn refusals_say_where() {
             step("take.t = { xpath = '/a' }"),
             "shop.toml:5: unknown field `xpath`, expected one of `header`, `cookie`, `regex`, `json`",
         ),
-        (step("think = '5'"), "shop.toml:5: \"5\" is not a duration up to 1000h, such as 500ms, 1.5s, 5m or 2h"),
+        (step("think = '5'"), "shop.toml:5: \"5\" is not a duration, such as 500ms, 1.5s, 5m, 2h or 7d"),
         (step("think = { uniform = ['3s', '1s'] }"), "shop.toml:5: the shorter time comes first"),
         (step("think = { shares = [] }"), "shop.toml:5: a list of times has 1 to 100 entries"),
         (step("think = {}"), "shop.toml:5: a think time is one of uniform, shares, exponential"),

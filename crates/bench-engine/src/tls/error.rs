@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use watari_client_tls::NoSystemRoots;
+
 /// The TLS options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -15,8 +17,8 @@ pub enum TlsError {
     #[error("there is no certificate in {path}", path = .0.display())]
     Empty(PathBuf),
     /// The certificates of the system cannot be used.
-    #[error("the system's certificates cannot be used: {0}")]
-    System(String),
+    #[error(transparent)]
+    System(#[from] NoSystemRoots),
     /// The system has no entropy.
     #[error("the system provides no random numbers")]
     Random,

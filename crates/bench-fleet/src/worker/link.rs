@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use watari_pki::{Identity, peer_identity};
-use watari_wire::Role;
+use watari_values::Role;
 
 use super::wire::{self, Job, Order, Report, SILENCE_MAX, TalkError};
 

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use watari_bench_engine::source::Sources;
 use watari_pki::{Identity, peer_identity};
 use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::serve::{refuse, serve};
 use super::wire::TalkError;

@@ -16,7 +16,7 @@ use watari_bench_engine::tls::TlsOptions;
 use watari_bench_fleet::fleet::{Finished, Fleet, Running, StartError};
 use watari_bench_fleet::worker::Listening;
 use watari_pki::{Authority, Identity};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use crate::server::Server;
 

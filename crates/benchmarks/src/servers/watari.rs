@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use watari_pki::Authority;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::{Replaced, Server};
 use crate::clients::Clients;

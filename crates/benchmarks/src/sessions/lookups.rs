@@ -6,7 +6,7 @@ use std::path::Path;
 
 use watari_session::{Session, Store};
 use watari_session_stores::{Database, Entry};
-use watari_wire::{NodeName, SecretBytes, SessionKey};
+use watari_values::{NodeName, SecretBytes, SessionKey};
 
 use crate::Scale;
 use crate::cpu::of_this_thread;

@@ -8,8 +8,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use watari_session::{Action, Exchange, Now, Placement, RANDOM_LEN, Ring, RingSettings, Session, Store};
-use watari_wire::{Message, NodeName, SecretBytes, SessionKey, frame};
+use watari_agent::{session_message_to_wire, ticket_seeds_to_wire};
+use watari_session::{Action, Exchange, Now, Placement, RANDOM_LEN, Ring, RingSettings, Session, Store, TicketSeed};
+use watari_values::{NodeName, SecretBytes, SessionKey};
+use watari_wire::{AgentToAgent, Message, frame};
 
 use crate::failure::{Failure, tls};
 
@@ -56,11 +58,8 @@ impl Costs {
         for client in 0..CLIENTS {
             cluster.serve(client);
         }
-        let counters = cluster.nodes.iter().map(Exchange::counters);
-        let (messages, bytes) =
-            counters.fold((0, 0), |(messages, bytes), node| (messages + node.messages_sent, bytes + node.bytes_sent));
         let copies = cluster.nodes.iter().map(|node| node.store().len()).sum();
-        Ok(Self { nodes, messages, bytes, copies })
+        Ok(Self { nodes, messages: cluster.messages, bytes: cluster.bytes, copies })
     }
 }
 
@@ -82,6 +81,10 @@ struct Cluster {
     by_name: HashMap<NodeName, usize>,
     nodes: Vec<Exchange>,
     sessions: u64,
+    /// Messages that the nodes sent.
+    messages: u64,
+    /// Bytes of the frames of these messages.
+    bytes: u64,
 }
 
 impl Cluster {
@@ -95,7 +98,7 @@ impl Cluster {
             node
         };
         let by_name = names.iter().cloned().zip(0..).collect();
-        Ok(Self { nodes: names.iter().map(node).collect(), names, by_name, sessions: 0 })
+        Ok(Self { nodes: names.iter().map(node).collect(), names, by_name, sessions: 0, messages: 0, bytes: 0 })
     }
 
     fn serve(&mut self, client: u64) {
@@ -135,6 +138,8 @@ impl Cluster {
                     && let Some(&to) = self.by_name.get(&to)
                 {
                     let sender = self.names[from].clone();
+                    self.messages += 1;
+                    self.bytes += frame::encoded_len(&session_message_to_wire(message.clone()).into()) as u64;
                     sent.push_back((to, self.nodes[to].on_message(NOW, &sender, message)));
                 }
             }
@@ -173,8 +178,8 @@ fn rotation(nodes: usize) -> u64 {
     rotated + (nodes as u64 - 1) * len(ring.share())
 }
 
-fn len(seeds: Vec<watari_wire::TicketSeed>) -> u64 {
-    frame::encoded_len(&Message::TicketSeeds(seeds)) as u64
+fn len(seeds: Vec<TicketSeed>) -> u64 {
+    frame::encoded_len(&Message::from(AgentToAgent::TicketSeeds(ticket_seeds_to_wire(seeds)))) as u64
 }
 
 #[cfg(test)]

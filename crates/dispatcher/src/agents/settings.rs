@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use watari_balance::{Candidate, Change, Health, HealthThresholds};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 use watari_wire::leg::LegSigner;
 
 use super::Key;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use watari_balance::ClientPrefix;
 use watari_handoff::ArbiterEvent;
-use watari_wire::SecretBytes;
+use watari_values::SecretBytes;
 
 use super::*;
 use crate::scheduler::Stopwatch;
@@ -399,8 +399,8 @@ fn a_peer_that_becomes_an_agent_gets_clients_at_once() {
 fn preface() -> Preface {
     Preface {
         kind: watari_wire::leg::Kind::Check,
-        connection: watari_wire::ConnectionId { boot: 0, number: 0 },
-        epoch: watari_wire::Epoch(0),
+        connection: watari_values::ConnectionId { boot: 0, number: 0 },
+        epoch: watari_values::Epoch(0),
         client: ([192, 0, 2, 1], 1).into(),
         server: ([192, 0, 2, 2], 2).into(),
     }

@@ -1,6 +1,6 @@
 //! Events and actions of an arbiter.
 
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 /// A source's proposal, or a target's report of a held connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 use super::{Source, SourceAction, SourceEvent, SourceState};
 use crate::transitions::{assert_pinned, table};

@@ -1,6 +1,6 @@
 //! Every transition of the target, compared with `transitions.txt`.
 
-use watari_wire::Epoch;
+use watari_values::Epoch;
 
 use super::{Target, TargetAction, TargetEvent};
 use crate::transitions::{assert_pinned, table};

@@ -1,7 +1,7 @@
 //! An agent around its source and its target.
 
 use watari_handoff::{SourceAction, SourceEvent, Target, TargetAction, TargetEvent};
-use watari_wire::{AbortReason, Epoch};
+use watari_values::{AbortReason, Epoch};
 
 use super::cluster::{AgentMessage, Closed, Held, Letter, Payload, Said, Served, Wrong, index};
 use super::driver::Driver;

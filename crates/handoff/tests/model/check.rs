@@ -1,7 +1,7 @@
 //! The properties of the model, and the search for a state that violates them.
 
 use stateright::{Checker, Model, Property};
-use watari_wire::Epoch;
+use watari_values::Epoch;
 
 use super::cluster::{Agent, AgentMessage, Cluster, End, Letter, Wrong};
 use super::driver::Driver;

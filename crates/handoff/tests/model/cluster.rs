@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use watari_handoff::{Arbiter, Source, Target};
-use watari_wire::{AbortReason, Epoch, NodeName};
+use watari_values::{AbortReason, Epoch, NodeName};
 
 use super::scenario::{Budget, Scenario};
 

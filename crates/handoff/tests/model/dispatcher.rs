@@ -1,7 +1,7 @@
 //! The dispatcher around its arbiter.
 
 use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
-use watari_wire::{Epoch, NodeName};
+use watari_values::{Epoch, NodeName};
 
 use super::cluster::{AgentMessage, Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Wrong, index, name};
 use super::driver::Driver;

@@ -1,7 +1,7 @@
 //! Takes a step. Models the parts of a node around the machines, reduced to what affects the machines.
 
 use watari_handoff::{ArbiterEvent, SourceEvent, TargetEvent};
-use watari_wire::Epoch;
+use watari_values::Epoch;
 
 use super::cluster::{Agent, AgentMessage, Closed, Cluster, End, Letter, Served, Wrong, name};
 use super::scenario::{Sabotage, Scenario};

@@ -8,7 +8,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 use watari_handshake::{ClientCertificates, Miss, Policy, ServerConfig, ServerOptions, Sessions};
 use watari_record::Version;
-use watari_wire::SecretBytes;
+use watari_values::SecretBytes;
 
 use crate::pki::{Authority, KeyKind};
 use crate::records::open;

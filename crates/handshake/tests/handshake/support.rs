@@ -12,7 +12,7 @@ use watari_handshake::{
     EarlyData, Established, Failed, Found, Handshake, Miss, NewSession, PolicyId, Progress, Provided, ServerConfig,
     ServerOptions, SessionSource, Sessions, Tickets, Wanted,
 };
-use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
+use watari_values::{SecretBytes, SessionKey, TicketSeedId};
 
 use crate::pki::{Authority, KeyKind};
 

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use watari_wire::{Member, NodeName};
+use watari_values::NodeName;
+use watari_wire::Member;
 
 use super::{AHEAD_MAX_S, Now, Source};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use watari_wire::{Members as MembersMessage, NodeName, Verdict};
+use watari_values::NodeName;
+use watari_wire::{Members as MembersMessage, Verdict};
 
 use super::{AHEAD_MAX_S, OrderError};
 

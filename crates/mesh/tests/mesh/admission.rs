@@ -13,8 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use watari_mesh::{Limits, LinkError};
+use watari_values::Role;
 use watari_wire::frame::VERSION_MAX;
-use watari_wire::{Hello, LinkMessage, Role};
+use watari_wire::{Hello, LinkMessage};
 
 use crate::support::*;
 

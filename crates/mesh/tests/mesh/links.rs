@@ -6,8 +6,9 @@ use prometheus_client::registry::Registry;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Config, Join, Limits, LinkError, Mesh, Peer, SendError, StartError};
+use watari_values::{AbortReason, ConnectionId, Epoch};
 use watari_wire::frame::{FRAME_LEN_MAX, Frame};
-use watari_wire::{AbortReason, Cancel, ConnectionId, Epoch, LinkMessage, Message, Rest};
+use watari_wire::{AgentToAgent, AgentToDispatcher, Cancel, DispatcherToAgent, LinkMessage, Message, Rest};
 
 use crate::support::*;
 
@@ -17,8 +18,11 @@ async fn messages_go_both_ways() {
     let mut dispatcher = cluster.node("d", &[("a", nowhere())]).await;
     let mut agent = cluster.node("a", &[("d", dispatcher.address)]).await;
     assert_ne!(agent.up("d").await, dispatcher.up("a").await);
-    let cancel =
-        Message::Cancel(Cancel { connection: connection(), epoch: Epoch(3), reason: AbortReason::RestTooLong });
+    let cancel = Message::from(AgentToDispatcher::Cancel(Cancel {
+        connection: connection(),
+        epoch: Epoch(3),
+        reason: AbortReason::RestTooLong,
+    }));
     agent.mesh.send(&name("d"), &cancel).unwrap();
     dispatcher.mesh.send(&name("a"), &freeze(7)).unwrap();
     assert_eq!(dispatcher.message("a").await, cancel);
@@ -83,7 +87,7 @@ async fn order_is_kept_through_batches() {
     agent.up("d").await;
     let sender = tokio::spawn(async move {
         for number in 0..COUNT {
-            let gone = Message::Gone(ConnectionId { boot: 0, number });
+            let gone = Message::from(DispatcherToAgent::Gone(ConnectionId { boot: 0, number }));
             while dispatcher.mesh.send(&name("a"), &gone) == Err(SendError::QueueFull) {
                 yield_now().await;
             }
@@ -91,7 +95,7 @@ async fn order_is_kept_through_batches() {
         dispatcher
     });
     for number in 0..COUNT {
-        assert_eq!(agent.message("d").await, Message::Gone(ConnectionId { boot: 0, number }));
+        assert_eq!(agent.message("d").await, Message::from(DispatcherToAgent::Gone(ConnectionId { boot: 0, number })));
     }
     let dispatcher = sender.await.unwrap();
     assert_eq!(dispatcher.metric("messages_sent_total{kind=\"gone\"}"), COUNT);
@@ -183,7 +187,7 @@ async fn a_peer_that_takes_nothing_fills_its_queue() {
     let _a = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
     b.up("a").await;
     let (connection, epoch) = (connection(), Epoch(1));
-    let rest = Message::Rest(Rest { connection, epoch, from_offset: 0, bytes: vec![0; 1 << 20] });
+    let rest = Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset: 0, bytes: vec![0; 1 << 20] }));
     // The kernels' buffers are bounded too.
     let mut outcome = Ok(());
     for _ in 0..1000 {

@@ -19,10 +19,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Config, Event, Join, Limits, LinkError, Mesh, Peer};
 use watari_pki::{Authority, Identity};
+use watari_values::{ConnectionId, Epoch, NodeName, Role, SecretBytes, TlsInfo};
 use watari_wire::frame::{self, Frame};
-use watari_wire::{
-    ConnectionId, Epoch, Freeze, Hello, LinkMessage, Message, NodeName, Role, SecretBytes, Ship, TlsInfo,
-};
+use watari_wire::{AgentToAgent, DispatcherToAgent, Freeze, Hello, LinkMessage, Message, Ship};
 
 /// Long enough for the slowest machine. Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -256,11 +255,11 @@ impl RawPeer {
 }
 
 pub(crate) fn freeze(rx_offset: u64) -> Message {
-    Message::Freeze(Freeze { connection: connection(), epoch: Epoch(1), rx_offset })
+    Message::from(DispatcherToAgent::Freeze(Freeze { connection: connection(), epoch: Epoch(1), rx_offset }))
 }
 
 pub(crate) fn ship() -> Message {
-    Message::Ship(Box::new(Ship {
+    Message::from(AgentToAgent::Ship(Box::new(Ship {
         connection: connection(),
         epoch: Epoch(1),
         dispatcher: name("d"),
@@ -276,7 +275,7 @@ pub(crate) fn ship() -> Message {
         rest: SecretBytes::new(vec![2; 100_000]),
         tail: vec![3; 50_000],
         tail_offset: 5,
-    }))
+    })))
 }
 
 pub(crate) fn connection() -> ConnectionId {

@@ -3,7 +3,7 @@
 use redb::{
     Error, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError, WriteTransaction,
 };
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use super::{Database, Usage};
 use crate::{Entry, VALUE_MAX};

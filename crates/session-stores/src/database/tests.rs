@@ -9,7 +9,7 @@ mod size;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 pub(crate) use disk::in_memory;
 

@@ -1,7 +1,7 @@
 //! The commands for a server, and the parsing of its responses.
 
 use ::redis::{Pipeline, Value};
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use super::RedisError;
 use crate::{Entry, VALUE_MAX};

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 use super::Clock;
 use super::counters::Counters;

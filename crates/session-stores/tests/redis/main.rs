@@ -13,7 +13,7 @@ mod wait;
 use std::time::Duration;
 
 use watari_session_stores::{Entry, Redis, RedisSettings};
-use watari_wire::SessionKey;
+use watari_values::SessionKey;
 
 /// The time in these tests, in seconds of Unix time.
 const NOW: u64 = 1_000_000;

@@ -11,10 +11,6 @@ pub struct ExchangeCounters {
     pub unknown: u64,
     /// Sessions that were not found although a node did not respond, or because no node was asked.
     pub unreachable: u64,
-    /// Messages sent.
-    pub messages_sent: u64,
-    /// Bytes of the frames of these messages.
-    pub bytes_sent: u64,
     /// Puts that ended although no owner had acknowledged one of their sessions.
     pub puts_not_acknowledged: u64,
     /// Puts that did not wait, because [`PENDING_MAX`](super::PENDING_MAX) others did.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use watari_wire::{KeptSession, Message, NodeName, SESSIONS_MAX, SessionFound, SessionGet, SessionKey};
+use watari_values::{NodeName, SessionKey};
 
 use super::pending::{Pending, id_of, request};
 use super::ranks::Ranks;
-use super::turn::Turn;
-use super::{Action, FoundSession, GetId, Outcome, PENDING_MAX, Source};
+use super::turn::{Turn, Urgency};
+use super::{Action, FoundSession, GetId, Outcome, PENDING_MAX, Request, SESSIONS_MAX, SentSession, Source};
 
 /// All searches that wait for responses.
 #[derive(Default)]
@@ -67,9 +67,9 @@ impl Gets {
         GetId(id)
     }
 
-    pub(super) fn on_found(&mut self, turn: &mut Turn<'_>, from: &NodeName, found: SessionFound) {
-        if let Some(mut get) = self.pending.take(id_of(found.request)) {
-            get.on_answer(turn, from, found);
+    pub(super) fn on_found(&mut self, turn: &mut Turn<'_>, from: &NodeName, request: u64, sessions: Vec<SentSession>) {
+        if let Some(mut get) = self.pending.take(id_of(request)) {
+            get.on_answer(turn, from, request, sessions);
             self.go_on(turn, get);
         }
     }
@@ -161,21 +161,21 @@ impl Get {
         self.ask_next(turn, |sought| vain.iter().any(|ask| ask.is_last_for(sought)));
     }
 
-    fn on_answer(&mut self, turn: &mut Turn<'_>, from: &NodeName, found: SessionFound) {
-        let answered = self.asks.iter().position(|ask| ask.request == found.request && ask.to == *from);
+    fn on_answer(&mut self, turn: &mut Turn<'_>, from: &NodeName, request: u64, sessions: Vec<SentSession>) {
+        let answered = self.asks.iter().position(|ask| ask.request == request && ask.to == *from);
         let Some(ask) = answered.map(|at| self.asks.remove(at)) else { return };
-        for kept in found.sessions {
-            if ask.keys.contains(&kept.key) {
-                self.take_in(turn, kept);
+        for sent in sessions {
+            if ask.keys.contains(&sent.key) {
+                self.take_in(turn, sent);
             }
         }
         self.look_here(turn);
         self.lead_on(turn, &[ask]);
     }
 
-    fn take_in(&mut self, turn: &mut Turn<'_>, kept: KeptSession) {
-        let Some(at) = self.sought.iter().position(|sought| sought.key == kept.key) else { return };
-        if let Some(found) = turn.keep_pulled(kept) {
+    fn take_in(&mut self, turn: &mut Turn<'_>, sent: SentSession) {
+        let Some(at) = self.sought.iter().position(|sought| sought.key == sent.key) else { return };
+        if let Some(found) = turn.keep_pulled(sent) {
             self.sought.remove(at);
             self.found.push(found);
         }
@@ -228,8 +228,7 @@ impl Ask {
     fn send(&mut self, turn: &mut Turn<'_>) {
         self.again_ms = turn.now.ms.saturating_add(PATIENCE_MS << self.tries);
         self.tries += 1;
-        let get = SessionGet { request: self.request, keys: self.keys.clone() };
-        turn.send(&self.to, Message::SessionGet(get));
+        turn.request(&self.to, self.request, Request::Get(self.keys.clone()), Urgency::Now);
     }
 
     /// Whether `to` is the last node that was asked for this session.

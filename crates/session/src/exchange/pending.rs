@@ -14,7 +14,7 @@ pub(super) struct Pending<T> {
 /// The bits of a request number that count the requests of one entry.
 const SERIAL_BITS: u32 = 16;
 
-/// The number on the wire of an entry's request. If two entries ever use the same number, the receiver of the response
+/// The number of an entry's request. If two entries ever use the same number, the receiver of the response
 /// compares the peer too, and at worst ignores the response.
 pub(super) fn request(id: u64, serial: u64) -> u64 {
     (id << SERIAL_BITS).wrapping_add(serial)

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SessionKey, SessionPut};
+use watari_values::{NodeName, SessionKey};
 
 use super::pending::{Pending, id_of, request};
 use super::ranks::{Ranks, first_other};
 use super::turn::{Turn, Urgency};
-use super::{Action, OWNERS, PENDING_MAX, Placement, PutId};
+use super::{Action, OWNERS, PENDING_MAX, Placement, PutId, Request, SESSION_LEN_MAX, SESSIONS_MAX};
 use crate::Session;
 
 /// All puts that wait for acknowledgements.
@@ -240,8 +240,8 @@ impl Copy {
         self.fate = Fate::Waiting { again_ms: turn.now.ms.saturating_add(PAUSE_MS << self.tries) };
         self.tries += 1;
         let placed = self.places.iter().map(|place| &sessions[*place]);
-        let sessions = placed.map(|placed| turn.told(placed.key, &placed.session)).collect();
-        turn.send_by(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }), urgency);
+        let sessions = placed.map(|placed| turn.to_send(placed.key, &placed.session)).collect();
+        turn.request(&self.to, self.request, Request::Put(sessions), urgency);
     }
 
     fn standing(&self) -> CopyState {

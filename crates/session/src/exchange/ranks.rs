@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use watari_wire::{NodeName, SessionKey};
+use watari_values::{NodeName, SessionKey};
 
 /// All linked nodes and this one, in an order for each session. The order comes from rendezvous hashing: a node that
 /// joins or leaves does not change the order of any two others.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use watari_wire::{Message, NodeName, SessionKey, SessionSpend, SessionSpent};
+use watari_values::{NodeName, SessionKey};
 
 use super::pending::Pending;
-use super::turn::Turn;
-use super::{Action, FoundSession, PENDING_MAX, SpendId, Verdict};
+use super::turn::{Turn, Urgency};
+use super::{Action, FoundSession, PENDING_MAX, Request, SpendId, Verdict};
 
 /// All uses that wait for their verdict.
 #[derive(Default)]
@@ -38,10 +38,10 @@ impl Spends {
         SpendId(id)
     }
 
-    pub(super) fn on_spent(&mut self, turn: &mut Turn<'_>, from: &NodeName, spent: &SessionSpent) {
-        let is_asked = |spend: &Spend| spend.id == spent.request && spend.issuer == *from;
-        if self.pending.take_if(spent.request, is_asked).is_some() {
-            end(turn, spent.request, Verdict::of(spent.granted));
+    pub(super) fn on_spent(&mut self, turn: &mut Turn<'_>, from: &NodeName, request: u64, granted: bool) {
+        let is_asked = |spend: &Spend| spend.id == request && spend.issuer == *from;
+        if self.pending.take_if(request, is_asked).is_some() {
+            end(turn, request, Verdict::of(granted));
         }
     }
 
@@ -63,7 +63,7 @@ impl Spends {
     }
 
     fn ask(&mut self, turn: &mut Turn<'_>, id: u64, issuer: &NodeName, key: SessionKey) {
-        turn.send(issuer, Message::SessionSpend(SessionSpend { request: id, key }));
+        turn.request(issuer, id, Request::Spend(key), Urgency::Now);
         let due_ms = turn.now.ms.saturating_add(PATIENCE_MS);
         self.pending.insert(id, due_ms, Spend { id, issuer: issuer.clone() });
     }

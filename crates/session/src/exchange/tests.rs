@@ -10,10 +10,7 @@ use std::collections::BTreeSet;
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use watari_wire::{
-    KeptSession, SESSIONS_MAX, SecretBytes, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent,
-    SessionStored,
-};
+use watari_values::SecretBytes;
 
 use super::*;
 
@@ -75,8 +72,8 @@ fn session_of(issuer: usize) -> Session {
     Session { secret: secret(), expires: START.unix_s + 3600, issuer: name(issuer) }
 }
 
-fn on_the_wire(key: SessionKey) -> KeptSession {
-    KeptSession { key, session: secret(), expires_in_s: 3600, issuer: name(0) }
+fn sent(key: SessionKey) -> SentSession {
+    SentSession { key, secret: secret(), expires_in_s: 3600, issuer: name(0) }
 }
 
 fn found(key: SessionKey, source: Source) -> FoundSession {
@@ -95,38 +92,44 @@ fn receivers(actions: &[Action]) -> Vec<NodeName> {
 /// The number of the last request that is sent to this node.
 fn request_to(number: usize, actions: &[Action]) -> u64 {
     let mut requests = actions.iter().filter_map(|action| match action {
-        Action::Send(to, Message::SessionPut(put)) | Action::SendSoon(to, Message::SessionPut(put))
+        Action::Send(to, Message::Request(request, _)) | Action::SendSoon(to, Message::Request(request, _))
             if *to == name(number) =>
         {
-            Some(put.request)
+            Some(*request)
         }
-        Action::Send(to, Message::SessionGet(get)) if *to == name(number) => Some(get.request),
-        Action::Send(to, Message::SessionSpend(spend)) if *to == name(number) => Some(spend.request),
         _ => None,
     });
     requests.next_back().unwrap()
 }
 
 fn stored(request: u64) -> Message {
-    Message::SessionStored(SessionStored { request })
+    Message::Answer(request, Answer::Stored)
 }
 
-fn answer(request: u64, sessions: Vec<KeptSession>) -> Message {
-    Message::SessionFound(SessionFound { request, sessions })
+fn put(request: u64, sessions: Vec<SentSession>) -> Message {
+    Message::Request(request, Request::Put(sessions))
+}
+
+fn get(request: u64, keys: Vec<SessionKey>) -> Message {
+    Message::Request(request, Request::Get(keys))
+}
+
+fn answer(request: u64, sessions: Vec<SentSession>) -> Message {
+    Message::Answer(request, Answer::Found(sessions))
 }
 
 fn spend(request: u64, key: SessionKey) -> Message {
-    Message::SessionSpend(SessionSpend { request, key })
+    Message::Request(request, Request::Spend(key))
 }
 
 fn spent(request: u64, granted: bool) -> Message {
-    Message::SessionSpent(SessionSpent { request, granted })
+    Message::Answer(request, Answer::Spent { granted })
 }
 
 #[test]
 fn strangers_are_not_heard() {
     let mut exchange = owner(0);
-    let put = Message::SessionPut(SessionPut { request: 1, sessions: vec![on_the_wire(key([0, 1]))] });
+    let put = put(1, vec![sent(key([0, 1]))]);
     assert_eq!(exchange.on_message(START, &name(9), put.clone()), []);
     assert!(exchange.store().is_empty());
     assert_eq!(exchange.on_message(START, &name(1), put), [Action::Send(name(1), stored(1))]);
@@ -137,8 +140,7 @@ fn strangers_are_not_heard() {
 fn only_what_is_kept_is_acknowledged() {
     let mut exchange = Exchange::new(name(0), Placement::Owner, Store::new(10));
     exchange.set_members(START, &names(0..NODES));
-    let put = SessionPut { request: 1, sessions: vec![on_the_wire(key([0, 1]))] };
-    assert_eq!(exchange.on_message(START, &name(1), Message::SessionPut(put)), []);
+    assert_eq!(exchange.on_message(START, &name(1), put(1, vec![sent(key([0, 1]))])), []);
 }
 
 #[test]
@@ -146,31 +148,19 @@ fn who_is_asked_says_what_is_kept_and_has_not_expired() {
     let mut exchange = owner(0);
     let (kept, expired, unknown) = (key([0, 1]), key([0, 2]), key([0, 3]));
     exchange.put(START, vec![session(kept), (expired, Session { expires: START.unix_s + 1, ..session_of(0) })]);
-    let get = SessionGet { request: 5, keys: vec![unknown, kept, expired] };
-    let left = KeptSession { expires_in_s: 3590, ..on_the_wire(kept) };
-    let actions = exchange.on_message(after(10_000), &name(4), Message::SessionGet(get));
+    let left = SentSession { expires_in_s: 3590, ..sent(kept) };
+    let actions = exchange.on_message(after(10_000), &name(4), get(5, vec![unknown, kept, expired]));
     assert_eq!(actions, [Action::Send(name(4), answer(5, vec![left]))]);
 }
 
 #[test]
 fn messages_beyond_the_bounds_are_not_heard() {
     let mut exchange = owner(0);
-    let many = vec![on_the_wire(key([0, 1])); SESSIONS_MAX + 1];
-    let put = Message::SessionPut(SessionPut { request: 1, sessions: many });
-    assert_eq!(exchange.on_message(START, &name(1), put), []);
+    let many = vec![sent(key([0, 1])); SESSIONS_MAX + 1];
+    assert_eq!(exchange.on_message(START, &name(1), put(1, many)), []);
+    let long = SentSession { secret: SecretBytes::new(vec![1; SESSION_LEN_MAX + 1]), ..sent(key([0, 1])) };
+    assert_eq!(exchange.on_message(START, &name(1), put(1, vec![long])), []);
     assert!(exchange.store().is_empty());
-}
-
-#[test]
-fn messages_and_their_bytes_are_counted() {
-    let mut exchange = owner(0);
-    let (_, actions) = exchange.put(START, vec![session(key([1, 2]))]);
-    let bytes = actions.iter().map(|action| match action {
-        Action::Send(_, message) | Action::SendSoon(_, message) => watari_wire::frame::encoded_len(message) as u64,
-        _ => 0,
-    });
-    let counters = exchange.counters();
-    assert_eq!((counters.messages_sent, counters.bytes_sent), (2, bytes.sum()));
 }
 
 #[derive(Debug, Clone)]
@@ -190,17 +180,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let numbers = || vec(0..10_u64, 0..20);
     let kept = || {
         let kept = (0..10_u64, any::<u32>());
-        vec(
-            kept.prop_map(|(number, expires_in_s)| KeptSession { expires_in_s, ..on_the_wire(digested(number)) }),
-            0..20,
-        )
+        vec(kept.prop_map(|(number, expires_in_s)| SentSession { expires_in_s, ..sent(digested(number)) }), 0..20)
     };
     let message = prop_oneof![
-        (request(), kept()).prop_map(|(request, sessions)| Message::SessionPut(SessionPut { request, sessions })),
+        (request(), kept()).prop_map(|(request, sessions)| put(request, sessions)),
         request().prop_map(stored),
-        (request(), numbers()).prop_map(|(request, numbers)| {
-            Message::SessionGet(SessionGet { request, keys: numbers.into_iter().map(digested).collect() })
-        }),
+        (request(), numbers()).prop_map(|(request, numbers)| get(request, numbers.into_iter().map(digested).collect())),
         (request(), kept()).prop_map(|(request, sessions)| answer(request, sessions)),
         (request(), 0..10_u64).prop_map(|(request, number)| spend(request, digested(number))),
         (1..8_u64, any::<bool>()).prop_map(|(request, granted)| spent(request, granted)),

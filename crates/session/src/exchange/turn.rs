@@ -1,12 +1,9 @@
 //! The context of one call: the node, the time, and the actions to return.
 
-use watari_wire::{
-    KeptSession, Message, NodeName, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend, SessionSpent,
-    SessionStored, frame,
-};
+use watari_values::{NodeName, SessionKey};
 
 use super::ranks::{Ranks, first_other};
-use super::{Action, ExchangeCounters, FoundSession, Now, OWNERS, Source};
+use super::{Action, Answer, ExchangeCounters, FoundSession, Message, Now, OWNERS, Request, SentSession, Source};
 use crate::{Session, Store};
 
 /// The state that all calls share.
@@ -45,13 +42,15 @@ impl<'a> Turn<'a> {
         &mut self.node.counters
     }
 
-    pub(super) fn send(&mut self, to: &NodeName, message: Message) {
-        self.send_by(to, message, Urgency::Now);
+    pub(super) fn request(&mut self, to: &NodeName, number: u64, request: Request, urgency: Urgency) {
+        self.send(to, Message::Request(number, request), urgency);
     }
 
-    pub(super) fn send_by(&mut self, to: &NodeName, message: Message, urgency: Urgency) {
-        self.node.counters.messages_sent += 1;
-        self.node.counters.bytes_sent += frame::encoded_len(&message) as u64;
+    fn answer(&mut self, to: &NodeName, number: u64, answer: Answer, urgency: Urgency) {
+        self.send(to, Message::Answer(number, answer), urgency);
+    }
+
+    fn send(&mut self, to: &NodeName, message: Message, urgency: Urgency) {
         self.actions.push(match urgency {
             Urgency::Now => Action::Send(to.clone(), message),
             Urgency::Soon => Action::SendSoon(to.clone(), message),
@@ -71,18 +70,18 @@ impl<'a> Turn<'a> {
     }
 
     /// Stores a session that another node sent. `None`: it has expired.
-    pub(super) fn keep_pulled(&mut self, kept: KeptSession) -> Option<FoundSession> {
-        let (key, session) = self.received(kept)?;
+    pub(super) fn keep_pulled(&mut self, sent: SentSession) -> Option<FoundSession> {
+        let (key, session) = self.received(sent)?;
         self.keep(key, session.clone(), false);
         Some(FoundSession { key, session, source: Source::Pulled })
     }
 
     /// Stores sessions that another node established. Acknowledges them only if all were stored.
-    pub(super) fn on_put(&mut self, from: &NodeName, put: SessionPut) {
+    pub(super) fn on_put(&mut self, from: &NodeName, number: u64, sessions: Vec<SentSession>) {
         let mut all_kept = true;
         let mut urgency = Urgency::Soon;
-        for kept in put.sessions {
-            if let Some((key, session)) = self.received(kept) {
+        for sent in sessions {
+            if let Some((key, session)) = self.received(sent) {
                 all_kept &= self.keep(key, session, false);
                 if first_other(&self.ranks().first(&key, OWNERS), from) == Some(self.ranks().me()) {
                     urgency = Urgency::Now;
@@ -90,34 +89,34 @@ impl<'a> Turn<'a> {
             }
         }
         if all_kept {
-            self.send_by(from, Message::SessionStored(SessionStored { request: put.request }), urgency);
+            self.answer(from, number, Answer::Stored, urgency);
         }
     }
 
     /// Responds with the sessions that this node stores.
-    pub(super) fn on_get(&mut self, from: &NodeName, get: &SessionGet) {
-        let found = get.keys.iter().filter_map(|key| self.find_here(*key));
-        let sessions = found.map(|found| self.told(found.key, &found.session)).collect();
-        self.send(from, Message::SessionFound(SessionFound { request: get.request, sessions }));
+    pub(super) fn on_get(&mut self, from: &NodeName, number: u64, keys: &[SessionKey]) {
+        let found = keys.iter().filter_map(|key| self.find_here(*key));
+        let sessions = found.map(|found| self.to_send(found.key, &found.session)).collect();
+        self.answer(from, number, Answer::Found(sessions), Urgency::Now);
     }
 
     /// Approves one use of a session that this node established, or denies it.
-    pub(super) fn on_spend(&mut self, from: &NodeName, spend: &SessionSpend) {
-        let granted = self.node.store.spend(&spend.key, self.now.unix_s);
-        self.send(from, Message::SessionSpent(SessionSpent { request: spend.request, granted }));
+    pub(super) fn on_spend(&mut self, from: &NodeName, number: u64, key: &SessionKey) {
+        let granted = self.node.store.spend(key, self.now.unix_s);
+        self.answer(from, number, Answer::Spent { granted }, Urgency::Now);
     }
 
-    /// The wire form of a session.
-    pub(super) fn told(&self, key: SessionKey, session: &Session) -> KeptSession {
+    /// The form in which a session is sent.
+    pub(super) fn to_send(&self, key: SessionKey, session: &Session) -> SentSession {
         let left_s = session.expires.saturating_sub(self.now.unix_s);
         let expires_in_s = u32::try_from(left_s).unwrap_or(u32::MAX);
-        KeptSession { key, session: session.secret.clone(), expires_in_s, issuer: session.issuer.clone() }
+        SentSession { key, secret: session.secret.clone(), expires_in_s, issuer: session.issuer.clone() }
     }
 
-    /// The session of a received wire form. `None`: it has expired.
-    fn received(&self, kept: KeptSession) -> Option<(SessionKey, Session)> {
-        let KeptSession { key, session, expires_in_s, issuer } = kept;
+    /// The session that was sent. `None`: it has expired.
+    fn received(&self, sent: SentSession) -> Option<(SessionKey, Session)> {
+        let SentSession { key, secret, expires_in_s, issuer } = sent;
         let expires = self.now.unix_s.saturating_add(u64::from(expires_in_s.min(EXPIRES_IN_S_MAX)));
-        (expires_in_s > 0).then_some((key, Session { secret: session, expires, issuer }))
+        (expires_in_s > 0).then_some((key, Session { secret, expires, issuer }))
     }
 }

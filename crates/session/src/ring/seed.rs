@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
-use watari_wire::{EpochSecret, SecretBytes, TicketSeed, TicketSeedId};
+use watari_values::{SecretBytes, TicketSeedId};
 use zeroize::Zeroizing;
 
-use super::RANDOM_LEN;
+use super::{EpochSecret, RANDOM_LEN, TicketSeed};
 
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
-use watari_wire::EpochSecret;
-
 use super::*;
+use proptest::prelude::*;
 
 const HOUR: u64 = 3600;
 /// A time in the middle of an epoch.
@@ -65,7 +63,7 @@ fn seeds_of_the_far_past_and_future_are_passed_over() {
 fn where_there_is_no_room_the_eldest_can_be_given_up() {
     let mut ring = first(START);
     let oldest = seal(&ring, START);
-    for number in 1..TICKET_SEEDS_MAX as u64 {
+    for number in 1..SEEDS_MAX as u64 {
         ring.rotate(START + number, &[2; RANDOM_LEN]).unwrap();
     }
     let now = START + 100;
@@ -73,7 +71,7 @@ fn where_there_is_no_room_the_eldest_can_be_given_up() {
     ring.make_room();
     ring.make_room();
     ring.rotate(now, &[3; RANDOM_LEN]).unwrap();
-    assert_eq!((ring.len(), opens(&ring, &oldest)), (TICKET_SEEDS_MAX, Err(NotOpened::NoKey)));
+    assert_eq!((ring.len(), opens(&ring, &oldest)), (SEEDS_MAX, Err(NotOpened::NoKey)));
     assert_eq!(opens(&ring, &seal(&ring, now + 5)), Ok(()));
 }
 
@@ -210,10 +208,10 @@ fn seeds_of_the_future_and_of_the_wrong_size_are_passed_over() {
 fn a_ring_has_room_for_so_many() {
     let mut ring = first(START);
     let mut made = BTreeSet::new();
-    for turn in 1..TICKET_SEEDS_MAX {
+    for turn in 1..SEEDS_MAX {
         made.insert(ring.rotate(START, &[u8::try_from(turn).unwrap() + 1; RANDOM_LEN]).unwrap());
     }
-    assert_eq!(made.len(), TICKET_SEEDS_MAX - 1);
+    assert_eq!(made.len(), SEEDS_MAX - 1);
     assert_eq!(ring.rotate(START, &[99; RANDOM_LEN]), Err(TooManySeeds));
     assert_eq!(ring.merge(joined(2, &first(START - 1), START).share(), START), 0);
     assert!(ring.rotate(START + 20 * HOUR, &[99; RANDOM_LEN]).is_ok());

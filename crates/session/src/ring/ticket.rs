@@ -8,7 +8,7 @@
 //! are authenticated.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use watari_wire::{SecretBytes, TicketSeedId};
+use watari_values::{SecretBytes, TicketSeedId};
 use zeroize::Zeroizing;
 
 use super::Dated;

@@ -171,7 +171,7 @@ mod tests {
     use std::os::unix::net::UnixListener as StdUnixListener;
 
     use tokio::io::AsyncReadExt;
-    use watari_wire::NodeName;
+    use watari_values::NodeName;
 
     use super::*;
     use crate::admin::{AskError, ask};

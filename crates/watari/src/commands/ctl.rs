@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use watari_wire::{ConnectionId, NodeName};
+use watari_values::{ConnectionId, NodeName};
 
 use super::{print, print_json};
 use crate::admin::{Answer, AskError, Connection, Topic, ask};

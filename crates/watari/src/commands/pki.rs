@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use watari_pki::{Authority, Description, Subject, describe};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::{print, print_json};
 use crate::failure::Failure;

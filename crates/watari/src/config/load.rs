@@ -12,7 +12,7 @@ use watari_agent::{RedisServer, Settings};
 use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
-use watari_wire::Role;
+use watari_values::Role;
 use zeroize::Zeroizing;
 
 use super::stamps::Stamps;

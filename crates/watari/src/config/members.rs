@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use toml::Spanned;
 use watari_dispatcher::AgentConfig;
 use watari_mesh::{Join, Peer};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::Node;
 use super::check::{Check, Wrong};

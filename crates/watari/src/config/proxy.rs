@@ -357,7 +357,7 @@ impl Config {
         let identity = identity.as_ref().map(|(chain, key)| Ok((self.read_file(chain)?, self.read_key(key)?)));
         let identity = identity.transpose()?;
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
-        let config = watari_proxy::client_config(roots.as_ref().map(|roots| roots.as_slice()), identity);
+        let config = watari_client_tls::from_pem(roots.as_ref().map(|roots| roots.as_slice()), identity);
         let config = config.map_err(|error| match ca {
             Some(ca) => self.wrong(ca.line, &named(&ca.value, &error)),
             None => self.wrong(pool.line, &error),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use tracing_subscriber::filter::Targets;
 use watari_balance::{BulkPolicy, HandshakePolicy};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::limits::{AgentLimits, DispatcherLimits, NodeLimits, Within};
 use super::proxy::RawProxy;

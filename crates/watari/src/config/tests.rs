@@ -12,7 +12,7 @@ use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
 use watari_pki::Authority;
 use watari_record::{CipherSuite, Version};
-use watari_wire::Role;
+use watari_values::Role;
 
 use super::*;
 
@@ -262,7 +262,7 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
         ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"soon\"\n"],
-            "12: \"soon\" is not a duration, such as 500ms, 10s, 5m, 2h or 7d (dispatcher.limits.idle_timeout)",
+            "12: \"soon\" is not a duration, such as 500ms, 1.5s, 5m, 2h or 7d (dispatcher.limits.idle_timeout)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nmove_timeout = \"5001ms\"\n"],

@@ -9,9 +9,10 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    CipherSuite, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedCipherSuite,
+    CipherSuite, ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedCipherSuite,
     SupportedProtocolVersion,
 };
+use watari_client_tls::{ClientTls, Verifier, roots_of};
 
 use super::DemoError;
 
@@ -113,10 +114,14 @@ pub(super) fn config(authority: &[u8], class: Class, aead: Aead, alpn: &str) -> 
     provider.cipher_suites.retain(is_wanted);
     let provider = Arc::new(provider);
     let verifier = OneKind::new(authority, class.key, &provider)?;
-    let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_protocol_versions(&[class.version.supported()]).map_err(|error| refused(&error))?;
-    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
-    config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    let settings = ClientTls {
+        provider,
+        versions: vec![class.version.supported()],
+        verifier: Verifier::Custom(Arc::new(verifier)),
+        certificate: None,
+        alpn: vec![alpn.as_bytes().to_vec()],
+    };
+    let mut config = settings.into_config().map_err(|error| refused(&error))?;
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -131,8 +136,7 @@ struct OneKind {
 impl OneKind {
     fn new(authority: &[u8], key: Key, provider: &Arc<CryptoProvider>) -> Result<Self, DemoError> {
         let refused = |error: &dyn fmt::Display| DemoError::ClientTls(error.to_string());
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(authority)).map_err(|error| refused(&error))?;
+        let roots = roots_of([CertificateDer::from(authority.to_vec())]).map_err(|error| refused(&error))?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
         Ok(Self { verifier: verifier.map_err(|error| refused(&error))?, key })
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use watari_pki::Authority;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::content::{self, SiteFile};
 use super::site::Site;

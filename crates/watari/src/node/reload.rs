@@ -8,7 +8,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Join, Mesh};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::expiry::Expiry;
 use super::{NodeError, Roles, files, listeners};

@@ -12,7 +12,7 @@ use watari_dispatcher::{AgentStatus, Dispatcher};
 use watari_mesh::{Mesh, PeerStatus};
 use watari_proxy::Proxy;
 use watari_record::{CipherSuite, Version};
-use watari_wire::{ConnectionStatus, Role, TlsInfo};
+use watari_values::{ConnectionStatus, Role, TlsInfo};
 
 use super::Roles;
 use super::reload::Reloader;
@@ -224,7 +224,7 @@ fn suite(tls: &TlsInfo) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use watari_wire::{ConnectionId, NodeName, StayReason};
+    use watari_values::{ConnectionId, NodeName, StayReason};
 
     use super::*;
 

@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use watari_values::{ConnectionId, Epoch, SecretBytes};
 use watari_wire::leg::{Kind, LegSigner, Preface};
-use watari_wire::{ConnectionId, Epoch, LegKey, Message, SecretBytes};
+use watari_wire::{AgentToDispatcher, LegKey, Message};
 
 use crate::clients::guest::{Guest, name};
 use crate::clients::http::Http;
@@ -162,7 +163,7 @@ fn a_preface_under_an_expired_key_is_refused() {
 
 fn next_key(link: &mut Guest) -> LegKey {
     match link.next_message() {
-        Message::LegKey(key) => key,
+        Message::AgentToDispatcher(AgentToDispatcher::LegKey(key)) => key,
         other => panic!("an agent first hands out a key: {other:?}"),
     }
 }

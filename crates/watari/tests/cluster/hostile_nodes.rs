@@ -8,10 +8,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use watari_pki::Authority;
+use watari_values::{AbortReason, ConnectionId, Epoch, Role, SecretBytes, TlsInfo};
 use watari_wire::frame::{FRAME_LEN_MAX, Frame};
 use watari_wire::{
-    AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Final, Freeze, Held, Hello, LegKey, LinkMessage,
-    Message, Propose, Refused, Role, SecretBytes, Ship, TlsInfo,
+    Aborted, AgentToAgent, AgentToDispatcher, Cancel, Decided, DispatcherToAgent, Final, Freeze, Held, Hello, LegKey,
+    LinkMessage, Message, Propose, Refused, Ship,
 };
 
 use crate::clients::guest::{Guest, identity, name};
@@ -127,12 +128,12 @@ fn a_node_that_is_not_what_it_says_is_refused() {
 fn a_node_may_say_only_what_its_role_may() {
     let mut scene = Scene::set();
     let (connection, epoch) = (scene.connection, Epoch(1));
-    let ship = Message::Ship(Box::new(garbage_ship(connection, b"")));
+    let ship = Message::from(AgentToAgent::Ship(Box::new(garbage_ship(connection, b""))));
     let decisions = [
-        Message::Committed(Decided { connection, epoch }),
-        Message::Aborted(Aborted { connection, epoch, reason: AbortReason::Timeout }),
-        Message::Freeze(Freeze { connection, epoch, rx_offset: 0 }),
-        Message::Gone(connection),
+        Message::from(DispatcherToAgent::Committed(Decided { connection, epoch })),
+        Message::from(DispatcherToAgent::Aborted(Aborted { connection, epoch, reason: AbortReason::Timeout })),
+        Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 0 })),
+        Message::from(DispatcherToAgent::Gone(connection)),
     ];
     check_forbidden(&mut scene, GUEST_DISPATCHER, &[ship]);
     check_forbidden(&mut scene, GUEST_AGENT, &decisions);
@@ -158,19 +159,36 @@ fn an_agent_has_no_say_in_connections_of_others() {
     let (connection, reason) = (scene.connection, AbortReason::Full);
     let (rx_offset, tail_offset, digest) = (0, 0, [0; 32]);
     let mut link = Guest::link(&scene.cluster, GUEST_AGENT, scene.cluster.dispatcher());
-    link.say(&Message::LegKey(LegKey { id: 1, handshakes: true, key: SecretBytes::new(vec![1; 32]) }));
+    link.say(&Message::from(AgentToDispatcher::LegKey(LegKey {
+        id: 1,
+        handshakes: true,
+        key: SecretBytes::new(vec![1; 32]),
+    })));
     for epoch in [0, 1, 2].map(Epoch) {
         let target = name(GUEST_AGENT);
-        link.say(&Message::Propose(Propose { connection, epoch, target, rx_offset, tail_offset, digest }));
-        link.say(&Message::Held(Held { connection, epoch, rx_offset, tail_offset, digest }));
-        link.say(&Message::Refused(Refused { connection, epoch, reason }));
-        link.say(&Message::Cancel(Cancel { connection, epoch, reason }));
-        link.say(&Message::Final(Final { connection, epoch, tx_offset: 0 }));
+        link.say(&Message::from(AgentToDispatcher::Propose(Propose {
+            connection,
+            epoch,
+            target,
+            rx_offset,
+            tail_offset,
+            digest,
+        })));
+        link.say(&Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset, tail_offset, digest })));
+        link.say(&Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })));
+        link.say(&Message::from(AgentToDispatcher::Cancel(Cancel { connection, epoch, reason })));
+        link.say(&Message::from(AgentToDispatcher::Final(Final { connection, epoch, tx_offset: 0 })));
     }
     // It answers the last question that needs an answer. So it has handled all messages before.
     let unknown = ConnectionId { boot: 1, number: 1 };
-    link.say(&Message::Held(Held { connection: unknown, epoch: Epoch(1), rx_offset, tail_offset, digest }));
-    while link.next_message() != Message::Gone(unknown) {}
+    link.say(&Message::from(AgentToDispatcher::Held(Held {
+        connection: unknown,
+        epoch: Epoch(1),
+        rx_offset,
+        tail_offset,
+        digest,
+    })));
+    while link.next_message() != Message::from(DispatcherToAgent::Gone(unknown)) {}
     scene.check_undisturbed();
 }
 
@@ -181,11 +199,15 @@ fn a_dispatcher_has_no_say_in_connections_of_others() {
     let connection = scene.connection;
     let mut link = Guest::link(&scene.cluster, GUEST_DISPATCHER, scene.agent());
     for epoch in [0, 1, 2].map(Epoch) {
-        link.say(&Message::Freeze(Freeze { connection, epoch, rx_offset: 0 }));
-        link.say(&Message::Committed(Decided { connection, epoch }));
-        link.say(&Message::Aborted(Aborted { connection, epoch, reason: AbortReason::Timeout }));
+        link.say(&Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 0 })));
+        link.say(&Message::from(DispatcherToAgent::Committed(Decided { connection, epoch })));
+        link.say(&Message::from(DispatcherToAgent::Aborted(Aborted {
+            connection,
+            epoch,
+            reason: AbortReason::Timeout,
+        })));
     }
-    link.say(&Message::Gone(connection));
+    link.say(&Message::from(DispatcherToAgent::Gone(connection)));
     until("it has arrived", || scene.agent().count("watari_mesh_messages_received_total", "gone") == 1);
     scene.check_undisturbed();
 }
@@ -230,9 +252,9 @@ fn a_ship_without_a_state_is_refused() {
     });
     for (number, state) in (1..).zip([&b""[..], b"\x01", &[0; 100], &[0xff; 4096]]) {
         let connection = ConnectionId { boot: 0x0bad, number };
-        agent.say(&Message::Ship(Box::new(garbage_ship(connection, state))));
+        agent.say(&Message::from(AgentToAgent::Ship(Box::new(garbage_ship(connection, state)))));
         let refusal = Refused { connection, epoch: Epoch(1), reason: AbortReason::BadState };
-        while dispatcher.next_message() != Message::Refused(refusal.clone()) {}
+        while dispatcher.next_message() != Message::from(AgentToDispatcher::Refused(refusal.clone())) {}
         assert_eq!(scene.agent().count("watari_agent_holds_refused_total", "bad_state"), number.cast_signed());
         check_logged(scene.agent(), &["state cannot be used", &connection.to_string()]);
         scene.check_undisturbed();

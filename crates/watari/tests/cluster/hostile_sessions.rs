@@ -1,8 +1,9 @@
 //! An agent that sends false messages about sessions.
 
+use watari_values::{SecretBytes, SessionKey};
 use watari_wire::{
-    EpochSecret, KeptSession, Message, SecretBytes, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend,
-    SessionSpent, SessionStored, TicketSeed,
+    AgentToAgent, EpochSecret, KeptSession, Message, SessionFound, SessionGet, SessionMessage, SessionPut,
+    SessionSpend, SessionSpent, SessionStored, TicketSeed,
 };
 
 use crate::clients::guest::{Guest, name};
@@ -27,15 +28,15 @@ fn lies() -> Vec<Message> {
     let mut lies = Vec::new();
     for request in [0, 1 << 16, (1 << 16) + 1, u64::MAX] {
         let sessions = vec![kept(1, b"no session"), kept(2, b"")];
-        lies.push(Message::SessionPut(SessionPut { request, sessions: sessions.clone() }));
-        lies.push(Message::SessionFound(SessionFound { request, sessions }));
-        lies.push(Message::SessionStored(SessionStored { request }));
-        lies.push(Message::SessionGet(SessionGet { request, keys: vec![SessionKey([3; 32]); 16] }));
-        lies.push(Message::SessionSpend(SessionSpend { request, key: SessionKey([1; 32]) }));
-        lies.push(Message::SessionSpent(SessionSpent { request, granted: true }));
+        lies.push(Message::from(SessionMessage::Put(SessionPut { request, sessions: sessions.clone() })));
+        lies.push(Message::from(SessionMessage::Found(SessionFound { request, sessions })));
+        lies.push(Message::from(SessionMessage::Stored(SessionStored { request })));
+        lies.push(Message::from(SessionMessage::Get(SessionGet { request, keys: vec![SessionKey([3; 32]); 16] })));
+        lies.push(Message::from(SessionMessage::Spend(SessionSpend { request, key: SessionKey([1; 32]) })));
+        lies.push(Message::from(SessionMessage::Spent(SessionSpent { request, granted: true })));
     }
-    lies.push(Message::TicketSeeds(vec![seed(1, u64::MAX, 1), seed(2, 0, u32::MAX)]));
-    lies.push(Message::TicketSeedWanted([9; 8]));
+    lies.push(Message::from(AgentToAgent::TicketSeeds(vec![seed(1, u64::MAX, 1), seed(2, 0, u32::MAX)])));
+    lies.push(Message::from(AgentToAgent::TicketSeedWanted([9; 8])));
     lies
 }
 

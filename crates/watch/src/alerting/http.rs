@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use watari_client_tls::{ClientTls, Verifier, roots_of, system_roots};
 use zeroize::Zeroizing;
 
 use super::config::HttpTarget;
@@ -178,29 +179,19 @@ async fn read_token(path: &PathBuf) -> io::Result<String> {
 }
 
 fn tls_config(ca_file: Option<&PathBuf>) -> Result<ClientConfig, ClientError> {
-    let roots = ca_file.map_or_else(system_roots, roots_of)?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let builder = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    let roots = match ca_file {
+        Some(path) => roots_in(path)?,
+        None => system_roots().map_err(|_| ClientError::NoAuthorities("this system".to_owned()))?,
+    };
+    let alpn = vec![b"http/1.1".to_vec()];
+    Ok(ClientTls { alpn, ..ClientTls::verified_by(Verifier::Roots(roots)) }.into_config()?)
 }
 
-fn roots_of(path: &PathBuf) -> Result<RootCertStore, ClientError> {
-    let unreadable = |source| ClientError::Certificates { path: path.clone(), source };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
-        let certificate = certificate.map_err(unreadable)?;
-        roots.add(certificate).map_err(|source| ClientError::Certificate { path: path.clone(), source })?;
-    }
+fn roots_in(path: &PathBuf) -> Result<RootCertStore, ClientError> {
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.map_err(|source| ClientError::Certificates { path: path.clone(), source })?;
+    let roots = roots_of(found).map_err(|source| ClientError::Certificate { path: path.clone(), source })?;
     if roots.is_empty() { Err(ClientError::NoAuthorities(path.display().to_string())) } else { Ok(roots) }
-}
-
-/// Skips certificates of the system that cannot be parsed: every such directory has old ones.
-fn system_roots() -> Result<RootCertStore, ClientError> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if added == 0 { Err(ClientError::NoAuthorities("this system".to_owned())) } else { Ok(roots) }
 }
 
 #[cfg(test)]

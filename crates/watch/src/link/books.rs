@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::wire::Taken;
 

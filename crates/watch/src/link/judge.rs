@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use watari_endings::Profile;
 use watari_packets::Timestamp;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::backlog::Limits;
 use super::books::Books;

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 use watari_pki::{Identity, peer_identity};
 use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::judge::Judge;
 use super::serve::{Ended, dismiss, serve};

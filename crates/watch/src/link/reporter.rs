@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 use watari_packets::Timestamp;
 use watari_pki::Identity;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::backlog::{Backlog, Limits};
 use super::clock::Clock;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::info;
 use watari_sys::UnidentifiedPlace;
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::judge::{Judge, Replaced, Seat};
 use super::wire::{self, FromJudge, FromSensor, TalkError};

@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use watari_packets::Timestamp;
 use watari_pki::{Identity, peer_identity};
-use watari_wire::{NodeName, Role};
+use watari_values::{NodeName, Role};
 
 use super::backlog::Cursor;
 use super::clock::Offsets;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use watari_endings::Tally;
 use watari_packets::Timestamp;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::books::{Books, RUNS_MAX};
 use super::wire::{self, FromSensor, TALLIES_MAX, Taken};

@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 use watari_endings::{Profile, Tally};
 use watari_packets::Timestamp;
 use watari_pki::{Authority, Identity};
+use watari_values::{NodeName, Role};
 use watari_watch::board::Board;
 use watari_watch::link::{Backoff, Clock, Judge, Listening, Options, Reporter};
 use watari_watch::report::{Health, Report};
-use watari_wire::{NodeName, Role};
 
 /// A cluster with two sensors, a judge, and an agent.
 pub(crate) fn cluster() -> TempDir {

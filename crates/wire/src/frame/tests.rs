@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, Role, SecretBytes, SessionKey};
 
 use super::*;
 use crate::*;
@@ -132,24 +133,33 @@ fn the_layout_is_pinned() {
     encode_link(&LinkMessage::Ping, &mut out);
     encode_link(&LinkMessage::Members(members(1)), &mut out);
     let connection = ConnectionId { boot: 0x81, number: 2 };
-    encode(&Message::Committed(Decided { connection, epoch: Epoch(3) }), &mut out).unwrap();
+    encode(&Message::from(DispatcherToAgent::Committed(Decided { connection, epoch: Epoch(3) })), &mut out).unwrap();
     let key = SecretBytes::new(vec![9; LEG_KEY_LEN]);
-    encode(&Message::LegKey(LegKey { id: 300, key, handshakes: true }), &mut out).unwrap();
-    encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
-    encode(&Message::LegKept(LegKept { connection, epoch: Epoch(3), rx_offset: 300 }), &mut out).unwrap();
+    encode(&Message::from(AgentToDispatcher::LegKey(LegKey { id: 300, key, handshakes: true })), &mut out).unwrap();
+    encode(
+        &Message::from(AgentToDispatcher::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout })),
+        &mut out,
+    )
+    .unwrap();
+    encode(
+        &Message::from(DispatcherToAgent::LegKept(LegKept { connection, epoch: Epoch(3), rx_offset: 300 })),
+        &mut out,
+    )
+    .unwrap();
     let kept = KeptSession {
         key: SessionKey([8; 32]),
         session: SecretBytes::new(vec![7; 3]),
         expires_in_s: 300,
         issuer: NodeName::new("a1").unwrap(),
     };
-    encode(&Message::SessionPut(SessionPut { request: 5, sessions: vec![kept.clone()] }), &mut out).unwrap();
-    encode(&Message::SessionStored(SessionStored { request: 300 }), &mut out).unwrap();
-    encode(&Message::SessionGet(SessionGet { request: 6, keys: vec![kept.key] }), &mut out).unwrap();
-    encode(&Message::SessionFound(SessionFound { request: 6, sessions: Vec::new() }), &mut out).unwrap();
-    encode(&Message::SessionSpend(SessionSpend { request: 7, key: kept.key }), &mut out).unwrap();
-    encode(&Message::SessionSpent(SessionSpent { request: 7, granted: true }), &mut out).unwrap();
-    encode(&Message::Tunnel(connection), &mut out).unwrap();
+    encode(&Message::from(SessionMessage::Put(SessionPut { request: 5, sessions: vec![kept.clone()] })), &mut out)
+        .unwrap();
+    encode(&Message::from(SessionMessage::Stored(SessionStored { request: 300 })), &mut out).unwrap();
+    encode(&Message::from(SessionMessage::Get(SessionGet { request: 6, keys: vec![kept.key] })), &mut out).unwrap();
+    encode(&Message::from(SessionMessage::Found(SessionFound { request: 6, sessions: Vec::new() })), &mut out).unwrap();
+    encode(&Message::from(SessionMessage::Spend(SessionSpend { request: 7, key: kept.key })), &mut out).unwrap();
+    encode(&Message::from(SessionMessage::Spent(SessionSpent { request: 7, granted: true })), &mut out).unwrap();
+    encode(&Message::from(AgentToDispatcher::Tunnel(connection)), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
         &[0, 0, 0, 35, 0, 5, 1, 2, b'n', b'0', 0xac, 0x02, 1, 1, 2, b'n', b'0'],
@@ -203,7 +213,7 @@ fn the_longest_ship_fits() {
     ship.state = SecretBytes::new(vec![3; STATE_LEN_MAX]);
     ship.rest = SecretBytes::new(vec![4; REST_LEN_MAX]);
     ship.tail = vec![5; TAIL_LEN_MAX];
-    let message = Message::Ship(Box::new(ship));
+    let message = Message::from(AgentToAgent::Ship(Box::new(ship)));
     let bytes = encoded(&message);
     assert_eq!(decode(&bytes), Ok(Some((Frame::Message(message), bytes.len()))));
 }
@@ -235,7 +245,7 @@ fn long_fields_are_neither_sent_nor_accepted() {
             other => panic!("{field}: {other:?}"),
         }
         let mut out = vec![1, 2, 3];
-        assert_eq!(encode(&Message::Ship(Box::new(ship)), &mut out).unwrap_err().field, field);
+        assert_eq!(encode(&Message::from(AgentToAgent::Ship(Box::new(ship))), &mut out).unwrap_err().field, field);
         assert_eq!(out, [1, 2, 3]);
     }
 }
@@ -255,15 +265,27 @@ fn sessions_are_so_many_and_so_long() {
     let (key, issuer) = (SessionKey([1; 32]), NodeName::new("a1").unwrap());
     let kept =
         |len| KeptSession { key, session: SecretBytes::new(vec![2; len]), expires_in_s: 3, issuer: issuer.clone() };
-    let put = |sessions| Message::SessionPut(SessionPut { request: 4, sessions });
+    let put = |sessions| Message::from(SessionMessage::Put(SessionPut { request: 4, sessions }));
     let most = put(vec![kept(SESSION_LEN_MAX); SESSIONS_MAX]);
     let bytes = encoded(&most);
     assert_eq!(decode(&bytes), Ok(Some((Frame::Message(most), bytes.len()))));
     let cases = [
         ("sessions", put(vec![kept(1); SESSIONS_MAX + 1])),
         ("session", put(vec![kept(SESSION_LEN_MAX + 1)])),
-        ("session", Message::SessionFound(SessionFound { request: 4, sessions: vec![kept(SESSION_LEN_MAX + 1)] })),
-        ("keys", Message::SessionGet(SessionGet { request: 4, keys: vec![SessionKey([1; 32]); SESSIONS_MAX + 1] })),
+        (
+            "session",
+            Message::from(SessionMessage::Found(SessionFound {
+                request: 4,
+                sessions: vec![kept(SESSION_LEN_MAX + 1)],
+            })),
+        ),
+        (
+            "keys",
+            Message::from(SessionMessage::Get(SessionGet {
+                request: 4,
+                keys: vec![SessionKey([1; 32]); SESSIONS_MAX + 1],
+            })),
+        ),
     ];
     for (field, message) in cases {
         assert_eq!(encode(&message, &mut Vec::new()).unwrap_err().field, field);
@@ -292,7 +314,7 @@ fn every_kind_has_one_number_and_one_name() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let ship = Message::Ship(Box::new(arbitrary::sample_ship()));
+    let ship = Message::from(AgentToAgent::Ship(Box::new(arbitrary::sample_ship())));
     let printed = format!("{ship:?}");
     assert!(printed.contains("[5 secret bytes]") && !printed.contains("4, 4"), "{printed}");
 }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use watari_values::NodeName;
+
 use super::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
+use crate::LegKey;
 use crate::proxy::{Header, Tlv};
-use crate::{LegKey, NodeName};
 
 /// Signs prefaces with one key.
 ///

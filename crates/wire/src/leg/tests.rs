@@ -2,10 +2,11 @@
 
 use proptest::option;
 use proptest::prelude::*;
+use watari_values::SecretBytes;
 
 use super::*;
+use crate::arbitrary;
 use crate::proxy::{Header, ProxyError, Tlv};
-use crate::{SecretBytes, arbitrary};
 
 fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

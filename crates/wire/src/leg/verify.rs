@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use watari_values::NodeName;
 
 use super::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
+use crate::LegKey;
 use crate::proxy::{self, Header, ProxyError};
 use crate::replay::{ReplayWindow, Stale};
-use crate::{LegKey, NodeName};
 
 /// Accepts each preface under a valid key once.
 ///

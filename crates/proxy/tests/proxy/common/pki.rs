@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use watari_proxy::{HttpVersion, OriginTls, Transport, client_config};
+use watari_client_tls::from_pem;
+use watari_proxy::{HttpVersion, OriginTls, Transport};
 
 /// An authority, a certificate of it for `localhost`, and its key, all PEM.
 pub(crate) struct Pki {
@@ -52,7 +53,7 @@ impl Pki {
     pub(crate) fn transport(&self, version: HttpVersion, identity: Option<&Self>) -> Transport {
         let identity = identity.map(|pki| (pki.chain.clone(), pki.key.serialize_pem()));
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_bytes(), key.as_bytes()));
-        let config = client_config(Some(self.ca.as_bytes()), identity).unwrap();
+        let config = from_pem(Some(self.ca.as_bytes()), identity).unwrap();
         Transport { version, tls: Some(OriginTls { config, server_name: None }), proxy_protocol: false }
     }
 }

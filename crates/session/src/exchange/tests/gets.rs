@@ -22,8 +22,8 @@ fn what_the_first_has_is_pulled_and_kept() {
     let sought = key([3, 1]);
     let (id, actions) = search(&mut exchange, [sought]);
     let request = request_to(3, &actions);
-    assert_eq!(actions, [Action::Send(name(3), Message::SessionGet(SessionGet { request, keys: vec![sought] }))]);
-    let pulled = exchange.on_message(after(5), &name(3), answer(request, vec![on_the_wire(sought)]));
+    assert_eq!(actions, [Action::Send(name(3), get(request, vec![sought]))]);
+    let pulled = exchange.on_message(after(5), &name(3), answer(request, vec![sent(sought)]));
     assert_eq!(pulled, [Action::Found(id, vec![found(sought, Source::Pulled)], Outcome::Complete)]);
     assert_eq!((exchange.next_timer(), exchange.counters().pulled), (None, 1));
     let (id, actions) = search(&mut exchange, [sought]);
@@ -85,7 +85,7 @@ fn a_late_answer_is_welcome() {
     let (id, actions) = search(&mut exchange, [sought]);
     let request = request_to(3, &actions);
     exchange.on_timer(after(100));
-    let late = exchange.on_message(after(150), &name(3), answer(request, vec![on_the_wire(sought)]));
+    let late = exchange.on_message(after(150), &name(3), answer(request, vec![sent(sought)]));
     assert_eq!(late, [Action::Found(id, vec![found(sought, Source::Pulled)], Outcome::Complete)]);
     assert_eq!(exchange.on_message(after(160), &name(3), answer(request, Vec::new())), []);
 }
@@ -116,11 +116,11 @@ fn keys_of_one_node_go_in_one_message() {
     let (id, actions) = search(&mut exchange, [a, b, c, a]);
     assert_eq!(receivers(&actions), [name(1), name(3)]);
     let request = request_to(3, &actions);
-    let next = exchange.on_message(START, &name(3), answer(request, vec![on_the_wire(a)]));
+    let next = exchange.on_message(START, &name(3), answer(request, vec![sent(a)]));
     assert_eq!(receivers(&next), [name(2)], "for b alone");
-    let of_b = answer(request_to(2, &next), vec![on_the_wire(b)]);
+    let of_b = answer(request_to(2, &next), vec![sent(b)]);
     assert_eq!(exchange.on_message(START, &name(2), of_b), []);
-    let last = exchange.on_message(START, &name(1), answer(request_to(1, &actions), vec![on_the_wire(c)]));
+    let last = exchange.on_message(START, &name(1), answer(request_to(1, &actions), vec![sent(c)]));
     let all = [a, b, c].map(|key| found(key, Source::Pulled)).to_vec();
     assert_eq!(last, [Action::Found(id, all, Outcome::Complete)]);
 }
@@ -145,11 +145,11 @@ fn an_answer_is_heard_from_whom_it_was_asked_and_about_what() {
     let (sought, other) = (key([3, 1, 4]), key([3, 1, 5]));
     let (_, actions) = search(&mut exchange, [sought]);
     let request = request_to(3, &actions);
-    assert_eq!(exchange.on_message(START, &name(1), answer(request, vec![on_the_wire(sought)])), []);
-    assert_eq!(exchange.on_message(START, &name(3), answer(request + 1, vec![on_the_wire(sought)])), []);
-    let denied = exchange.on_message(START, &name(3), answer(request, vec![on_the_wire(other)]));
+    assert_eq!(exchange.on_message(START, &name(1), answer(request, vec![sent(sought)])), []);
+    assert_eq!(exchange.on_message(START, &name(3), answer(request + 1, vec![sent(sought)])), []);
+    let denied = exchange.on_message(START, &name(3), answer(request, vec![sent(other)]));
     assert_eq!(receivers(&denied), [name(1)]);
-    let expired = KeptSession { expires_in_s: 0, ..on_the_wire(sought) };
+    let expired = SentSession { expires_in_s: 0, ..sent(sought) };
     let denied = exchange.on_message(START, &name(1), answer(request_to(1, &denied), vec![expired]));
     assert_eq!((receivers(&denied), exchange.store().len()), (vec![name(4)], 0));
 }
@@ -172,8 +172,7 @@ fn what_is_sent_here_meanwhile_ends_the_search() {
     let mut exchange = node(0, Placement::Push);
     let sought = key([3, 1, 4]);
     let (id, _) = search(&mut exchange, [sought]);
-    let put = SessionPut { request: 1, sessions: vec![on_the_wire(sought)] };
-    exchange.on_message(after(50), &name(5), Message::SessionPut(put));
+    exchange.on_message(after(50), &name(5), put(1, vec![sent(sought)]));
     let ended = exchange.on_timer(after(100));
     assert_eq!(ended, [Action::Found(id, vec![found(sought, Source::Here)], Outcome::Complete)]);
 }
@@ -198,7 +197,7 @@ fn keys_beyond_the_bound_are_passed_over() {
     let mut exchange = owner(0);
     let (_, actions) = exchange.get(START, keys([3, 1]).take(SESSIONS_MAX + 5).collect());
     match &actions[..] {
-        [Action::Send(_, Message::SessionGet(get))] => assert_eq!(get.keys.len(), SESSIONS_MAX),
+        [Action::Send(_, Message::Request(_, Request::Get(keys)))] => assert_eq!(keys.len(), SESSIONS_MAX),
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,5 @@
 //! Tests of puts.
 
-use watari_wire::SESSION_LEN_MAX;
-
 use super::*;
 
 #[test]
@@ -9,8 +7,8 @@ fn a_session_goes_to_its_owners_and_the_first_to_have_it_is_enough() {
     let mut exchange = owner(0);
     let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
     assert_eq!(receivers(&actions), [name(1), name(3)]);
-    let put = SessionPut { request: request_to(1, &actions), sessions: vec![on_the_wire(key([3, 1]))] };
-    assert!(actions.contains(&Action::SendSoon(name(1), Message::SessionPut(put))));
+    let put = put(request_to(1, &actions), vec![sent(key([3, 1]))]);
+    assert!(actions.contains(&Action::SendSoon(name(1), put)));
     assert_eq!(exchange.on_message(after(1), &name(1), stored(request_to(1, &actions))), [Action::Stored(id)]);
     assert_eq!(exchange.next_timer(), Some(START.ms + 50), "the other has not acknowledged");
     assert_eq!(exchange.on_message(after(2), &name(3), stored(request_to(3, &actions))), []);
@@ -37,8 +35,7 @@ fn only_the_owner_that_is_waited_for_is_told_at_once_and_answers_at_once() {
         assert!(at_once(&exchange.on_timer(after(50))).len() > 1, "what is not answered is urgent");
     }
     for (receiver, key, answers) in [(3, key([3, 1]), true), (1, key([3, 1]), false), (4, key([0, 4]), true)] {
-        let put = SessionPut { request: 7, sessions: vec![on_the_wire(key)] };
-        let actions = owner(receiver).on_message(START, &name(0), Message::SessionPut(put));
+        let actions = owner(receiver).on_message(START, &name(0), put(7, vec![sent(key)]));
         assert_eq!((receivers(&actions), at_once(&actions).len()), (vec![name(0)], usize::from(answers)));
     }
 }
@@ -158,9 +155,8 @@ fn a_message_holds_so_many() {
     let mut exchange = owner(0);
     let (_, actions) = exchange.put(START, keys([1, 0]).take(SESSIONS_MAX + 1).map(session).collect());
     let sizes = actions.iter().filter_map(|action| match action {
-        Action::Send(_, Message::SessionPut(put)) | Action::SendSoon(_, Message::SessionPut(put)) => {
-            Some(put.sessions.len())
-        }
+        Action::Send(_, Message::Request(_, Request::Put(sessions)))
+        | Action::SendSoon(_, Message::Request(_, Request::Put(sessions))) => Some(sessions.len()),
         _ => None,
     });
     assert_eq!(sizes.collect::<Vec<_>>(), [SESSIONS_MAX, 1]);

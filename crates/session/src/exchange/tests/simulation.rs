@@ -25,7 +25,7 @@ enum Churn {
 #[derive(Debug, Clone, Default)]
 struct Report {
     put: u64,
-    /// Messages [`SessionPut`] and [`SessionStored`].
+    /// Messages with [`Request::Put`] or [`Answer::Stored`].
     put_messages: u64,
     resumed: u64,
     /// Not resumed: a node came or left while the session was being sent to its owners.

@@ -52,8 +52,7 @@ fn what_was_restored_is_not_approved() {
 fn what_others_send_is_not_approved() {
     let (mut issuer, key) = (owner(0), key([0, 1]));
     issuer.put(START, vec![session(key)]);
-    let put = SessionPut { request: 1, sessions: vec![on_the_wire(key)] };
-    issuer.on_message(START, &name(1), Message::SessionPut(put));
+    issuer.on_message(START, &name(1), put(1, vec![sent(key)]));
     assert_eq!(verdicts(&issuer.spend(START, &found(key, Source::Here)).1), [Verdict::Denied]);
 }
 

@@ -4,12 +4,12 @@ mod text;
 
 use std::io::{self, IsTerminal};
 
-use bytesize::ByteSize;
 use clap::Args;
 use watari_bench_suites::engine_name::EngineName;
 use watari_bench_suites::measure::{Plan, Report, measure};
 use watari_bench_suites::row::Row;
 use watari_bench_suites::work::Work;
+use watari_values::size::Size;
 
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
@@ -30,8 +30,8 @@ pub(crate) struct Suites {
     #[arg(long = "suite", value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
     /// The length of the bulk transfer
-    #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = size)]
-    bulk: ByteSize,
+    #[arg(long, value_name = "SIZE", default_value = "100MB")]
+    bulk: Size,
     /// The number of new connections, and of connections that resume a session
     #[arg(long, value_name = "N", default_value_t = Work::PAPER.connections, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
@@ -51,7 +51,7 @@ const CONNECTIONS_MAX: i64 = 1_000_000;
 
 impl Suites {
     pub(crate) fn execute(self) -> Result<(), Failure> {
-        let work = Work { bulk_bytes: self.bulk.as_u64(), connections: self.connections };
+        let work = Work { bulk_bytes: self.bulk.0, connections: self.connections };
         let plan = Plan { engines: self.engines, only: self.only, work };
         let report = measure(&plan, &mut progress)?;
         if self.json {
@@ -60,11 +60,6 @@ impl Suites {
         }
         print(text::Text { plan: &plan, report: &report })
     }
-}
-
-fn size(text: &str) -> Result<ByteSize, &'static str> {
-    let size = text.parse().ok().filter(|size: &ByteSize| size.as_u64() < u64::MAX);
-    size.ok_or("expected a number of bytes below 2^64, such as 100MB or 1GiB")
 }
 
 /// Shows the progress, because a run takes minutes.
@@ -96,13 +91,14 @@ mod tests {
     #[test]
     fn the_work_is_the_papers_unless_something_is_said() {
         let Suites { bulk, connections, .. } = Command::parse_from(["command"]).suites;
-        assert_eq!((bulk.as_u64(), connections), (Work::PAPER.bulk_bytes, Work::PAPER.connections));
+        assert_eq!((bulk.0, connections), (Work::PAPER.bulk_bytes, Work::PAPER.connections));
     }
 
     #[test]
     fn sizes_that_are_none_are_refused_with_what_is_one() {
         for text in ["", "much", "99999999999999999999999GB"] {
-            assert!(size(text).is_err_and(|why| why.contains("100MB")), "{text}");
+            let refused = Command::try_parse_from(["command", "--bulk", text]);
+            assert!(refused.is_err_and(|why| why.to_string().contains("100MB")), "{text}");
         }
     }
 }

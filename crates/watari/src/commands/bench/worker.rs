@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 use watari_bench_engine::source::Sources;
 use watari_bench_fleet::worker::{Listening, serve_parent};
 use watari_pki::Identity;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use crate::commands::print;
 use crate::config::{Log, LogFormat};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::show::connection_table;
 use super::{POLL, Remote, Unfulfilled, print, print_json};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use watari_wire::{ConnectionId, NodeName};
+use watari_values::{ConnectionId, NodeName};
 
 use super::{POLL, Remote, Unfulfilled, print, print_json};
 use crate::admin::{Connection, Topic};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 use tokio::runtime::Builder;
 use watari_pki::Identity;
+use watari_values::NodeName;
 use watari_watch::board::Board;
 use watari_watch::link::{Clock, Judge, Listening};
 use watari_watch::profile;
-use watari_wire::NodeName;
 
 use super::outlets::{Outlets, listen};
 use super::printer::Style;

@@ -7,11 +7,11 @@ use clap::Args;
 use tokio::runtime::Builder;
 use watari_packets::GENEVE_PORT;
 use watari_pki::Identity;
+use watari_values::NodeName;
 use watari_watch::board::Board;
 use watari_watch::link::{self, Reporter};
 use watari_watch::listener::Listener;
 use watari_watch::live::Live;
-use watari_wire::NodeName;
 
 use super::options::Options;
 use super::outlets::Outlets;

@@ -173,7 +173,7 @@ impl Config {
 
     fn auth(&self, auth: &Auth) -> Result<AuthConfig, ConfigError> {
         let Auth { line, url, copy, timeout } = auth;
-        let config = || watari_proxy::client_config(None, None).map_err(|error| self.wrong(*line, &error));
+        let config = || watari_client_tls::from_pem(None, None).map_err(|error| self.wrong(*line, &error));
         let config = url.address().is_tls().then(config).transpose()?;
         let tls = config.map(|config| watari_proxy::OriginTls { config, server_name: None });
         let transport = Transport { tls, ..Transport::default() };

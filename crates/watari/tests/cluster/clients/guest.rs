@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use watari_pki::Identity;
+use watari_values::{NodeName, Role};
 use watari_wire::frame::{self, Frame};
-use watari_wire::{Hello, LinkMessage, Message, NodeName, Role};
+use watari_wire::{Hello, LinkMessage, Message};
 
 use super::tls::{Tls, dial};
 use crate::harness::node::Node;

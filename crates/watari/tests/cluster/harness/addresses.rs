@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use watari_balance::{Candidate, by_client_address};
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use super::AGENTS;
 

@@ -210,7 +210,8 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: &NodeName, message: Message) {
-        self.report.put_messages += u64::from(matches!(message, Message::SessionPut(_) | Message::SessionStored(_)));
+        self.report.put_messages +=
+            u64::from(matches!(message, Message::Request(_, Request::Put(_)) | Message::Answer(_, Answer::Stored)));
         let to = (0..self.nodes.len()).find(|number| name(*number) == *to).unwrap();
         if self.random.below(100) >= self.network.loss_percent {
             let share = self.random.below(1_001);

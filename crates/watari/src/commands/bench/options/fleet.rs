@@ -9,7 +9,7 @@ use watari_bench_engine::duration::Span;
 use watari_bench_engine::plan::Plan;
 use watari_bench_fleet::fleet::{Chosen, Fleet, Machines};
 use watari_pki::Identity;
-use watari_wire::NodeName;
+use watari_values::NodeName;
 
 use crate::failure::Failure;
 use crate::output::print_line;

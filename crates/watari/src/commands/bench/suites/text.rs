@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use watari_bench_suites::measure::{Plan, Report};
 use watari_bench_suites::paper::{PaperRow, REFERENCE, ROWS, Ratios};
 use watari_bench_suites::row::{Cost, Measured, Row};
+use watari_values::size::Size;
 
 use crate::table::Table;
 
@@ -27,7 +27,7 @@ impl fmt::Display for Text<'_> {
             writeln!(f, "as x, the factor relative to {REFERENCE} of the same engine:\n\n{}", self.beside(&papers))?;
         }
         let work = self.plan.work;
-        let bulk = ByteSize::b(work.bulk_bytes).display().si();
+        let bulk = Size(work.bulk_bytes);
         writeln!(
             f,
             "All measurements ({bulk}, {} connections): times in ms, and the CPU times of client and server in ms:\n",

@@ -1,4 +1,4 @@
-//! Names of nodes, connections, attempts and sessions.
+//! Names and roles of nodes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -121,87 +121,9 @@ impl FromStr for Role {
 #[error("a role is `dispatcher`, `agent`, `bench`, `sensor` or `judge`")]
 pub struct UnknownRole;
 
-/// The id of a client's TCP connection, given by the dispatcher that accepted it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ConnectionId {
-    /// A random number, drawn when the dispatcher's process starts, so that ids never repeat.
-    pub boot: u64,
-    /// Counts up from 1 in that process.
-    pub number: u64,
-}
-
-impl fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}-{}", self.boot, self.number)
-    }
-}
-
-impl FromStr for ConnectionId {
-    type Err = InvalidConnectionId;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (boot, number) = text.split_once('-').ok_or(InvalidConnectionId)?;
-        let id = Self {
-            boot: u64::from_str_radix(boot, 16).map_err(|_| InvalidConnectionId)?,
-            number: number.parse().map_err(|_| InvalidConnectionId)?,
-        };
-        // Each id has one form: no signs, and no other number of digits.
-        if id.to_string() == text { Ok(id) } else { Err(InvalidConnectionId) }
-    }
-}
-
-/// A string is not a [`ConnectionId`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a connection id is 16 hexadecimal digits, '-' and a number")]
-pub struct InvalidConnectionId;
-
-impl fmt::Debug for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// The key of a stored TLS session: a digest of its id and of its policy id. Neither can be derived from the key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SessionKey(pub [u8; 32]);
-
-impl fmt::Debug for SessionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionKey({:08x}..)", u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]]))
-    }
-}
-
-/// The number of an attempt to move a connection. The agent that did the handshake has tenure 0. Each attempt has the
-/// next number, and the dispatcher decides each exactly once.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Epoch(pub u32);
-
-impl Epoch {
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_have_one_name_each() {
-        let id = ConnectionId { boot: 0xab, number: 12 };
-        assert_eq!(id.to_string(), "00000000000000ab-12");
-        assert_eq!("00000000000000ab-12".parse(), Ok(id));
-        for text in ["", "-", "ab-12", "00000000000000AB-12", "00000000000000ab-+12", "00000000000000ab-012", "x-1"] {
-            assert_eq!(text.parse::<ConnectionId>(), Err(InvalidConnectionId), "{text:?}");
-        }
-    }
 
     #[test]
     fn node_names_are_labels() {

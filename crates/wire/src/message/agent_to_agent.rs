@@ -1,0 +1,167 @@
+//! What agents send each other. A dispatcher never gets such a message, because it holds no secret of a client.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, TicketSeedId, TlsInfo};
+
+/// A message of an agent to another agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentToAgent {
+    /// A to B: the connection.
+    Ship(Box<Ship>),
+    /// A to B: more unopened bytes from the client, after a [`Freeze`](crate::Freeze).
+    Rest(Rest),
+    /// Seeds, from which ticket keys are derived.
+    TicketSeeds(Vec<TicketSeed>),
+    /// The sender needs a seed that a ticket names.
+    TicketSeedWanted(TicketSeedId),
+    Session(SessionMessage),
+}
+
+/// A message about stored sessions. An answer repeats the number of its request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionMessage {
+    /// Sessions to store.
+    Put(SessionPut),
+    /// The sessions of a [`SessionPut`] are stored.
+    Stored(SessionStored),
+    /// A request for sessions.
+    Get(SessionGet),
+    /// The answer to a [`SessionGet`].
+    Found(SessionFound),
+    /// A request for the approval to use a session once. The receiver established the session.
+    Spend(SessionSpend),
+    /// The answer to a [`SessionSpend`].
+    Spent(SessionSpent),
+}
+
+/// See [`AgentToAgent::Ship`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ship {
+    pub connection: ConnectionId,
+    pub epoch: Epoch,
+    pub dispatcher: NodeName,
+    /// The exported state of the record layer (`watari_record::Fenced::state`).
+    pub state: SecretBytes,
+    pub tls: TlsInfo,
+    /// The client certificate (DER). `None`: the client presented none.
+    #[serde(with = "serde_bytes")]
+    pub client_certificate: Option<Vec<u8>>,
+    pub client: SocketAddr,
+    /// The address that the client connected to.
+    pub server: SocketAddr,
+    /// The agent that did the handshake.
+    pub handshake_node: NodeName,
+    /// The number of moves before this attempt.
+    pub moves: u32,
+    /// Plaintext that A has opened and its application has not taken.
+    pub opened: SecretBytes,
+    /// The end of the client's stream that A has read, including `rest`.
+    pub rx_offset: u64,
+    /// The last bytes up to `rx_offset`, which A has not opened.
+    pub rest: SecretBytes,
+    /// Sealed bytes that A has not written to its kernel.
+    #[serde(with = "serde_bytes")]
+    pub tail: Vec<u8>,
+    /// The offset of `tail` in the stream to the client.
+    pub tail_offset: u64,
+}
+
+/// See [`AgentToAgent::Rest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    pub connection: ConnectionId,
+    pub epoch: Epoch,
+    /// The offset of `bytes` in the client's stream: the `rx_offset` of the [`Ship`].
+    pub from_offset: u64,
+    /// The bytes of the client's stream that A has read from this offset on.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// A seed of ticket keys, as nodes exchange it. See `watari_session::Ring`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketSeed {
+    pub id: TicketSeedId,
+    /// The Unix time in seconds when it was made, by its maker's clock. The newest seed is used.
+    pub made: u64,
+    /// The state from which the keys of its epoch and of all later ones are derived. `None`: a newer seed has replaced
+    /// it.
+    pub state: Option<EpochSecret>,
+    /// The keys of earlier epochs whose tickets are still valid.
+    pub keys: Vec<EpochSecret>,
+}
+
+/// A secret of one epoch of ticket keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochSecret {
+    pub epoch: u32,
+    /// 32 bytes.
+    pub secret: SecretBytes,
+}
+
+/// See [`SessionMessage::Put`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionPut {
+    /// A number of the sender, which the answer repeats.
+    pub request: u64,
+    /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
+    pub sessions: Vec<KeptSession>,
+}
+
+/// See [`SessionMessage::Stored`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStored {
+    /// The number of the [`SessionPut`].
+    pub request: u64,
+}
+
+/// See [`SessionMessage::Get`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionGet {
+    /// A number of the sender, which the answer repeats.
+    pub request: u64,
+    /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
+    pub keys: Vec<SessionKey>,
+}
+
+/// See [`SessionMessage::Found`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFound {
+    /// The number of the [`SessionGet`].
+    pub request: u64,
+    /// The requested sessions that the sender has stored. It has none of the others.
+    pub sessions: Vec<KeptSession>,
+}
+
+/// A TLS session, as nodes exchange it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSession {
+    /// The key under which it is stored.
+    pub key: SessionKey,
+    /// The session: at most [`SESSION_LEN_MAX`](crate::SESSION_LEN_MAX) bytes.
+    pub session: SecretBytes,
+    /// The time in seconds for which it can still be resumed. It is relative, because clocks of nodes may differ.
+    pub expires_in_s: u32,
+    /// The agent that established it.
+    pub issuer: NodeName,
+}
+
+/// See [`SessionMessage::Spend`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpend {
+    /// A number of the sender, which the answer repeats.
+    pub request: u64,
+    /// The key of the session.
+    pub key: SessionKey,
+}
+
+/// See [`SessionMessage::Spent`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpent {
+    /// The number of the [`SessionSpend`].
+    pub request: u64,
+    /// Whether the use was approved. Each session is approved once.
+    pub granted: bool,
+}
