@@ -74,7 +74,7 @@ use http::{Request, Response};
 use ipnet::IpNet;
 
 pub use watari_admission::{InvalidPattern, Limits as QueueLimits, Pattern, QueueSettings, RateLimit, Rule};
-pub use watari_files::{Body, BoxError};
+pub use watari_body::{Body, BoxError};
 
 pub use watari_handover::governor::{Damping, Metric, Settings as Governor, Slow, Unequal};
 pub use watari_handover::{Equality, TransferConditions};
