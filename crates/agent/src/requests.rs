@@ -167,7 +167,7 @@ impl OpenStream {
     pub(crate) fn become_tunnel<B>(
         mut self,
         body: B,
-        tunnel: Box<Tunnel>,
+        tunnel: Tunnel,
         upgrading: OnUpgrade,
     ) -> GuardedBody<B, Option<Self>> {
         self.is_tunnel = true;
