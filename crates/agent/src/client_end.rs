@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use watari_files::BoxError;
+use watari_body::BoxError;
 
 /// Whether the client has ended its stream. Clones share one connection's state.
 #[derive(Debug, Clone, Default)]

@@ -8,9 +8,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
 use hyper::upgrade::OnUpgrade;
-use watari_files::{Body, BoxError};
+use watari_body::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::AgentShared;
@@ -91,7 +90,7 @@ fn too_early() -> Response<Body> {
 
 /// A response with a short text.
 pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(watari_body::full(text));
     *response.status_mut() = status;
     let content_type = http::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
@@ -168,7 +167,7 @@ impl OpenStream {
     pub(crate) fn become_tunnel<B>(
         mut self,
         body: B,
-        tunnel: Box<Tunnel>,
+        tunnel: Tunnel,
         upgrading: OnUpgrade,
     ) -> GuardedBody<B, Option<Self>> {
         self.is_tunnel = true;

@@ -242,7 +242,7 @@ async fn http2(
             let request = request.map(|body| Lingering::new(Content::new(body, &end)));
             let Answer { response, tunnel } = answer(&shared, request, &client, &stalls, gate).await;
             Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
-                (Some(tunnel), Some(upgrading)) => stream.become_tunnel(body, tunnel, upgrading),
+                (Some(tunnel), Some(upgrading)) => stream.become_tunnel(body, *tunnel, upgrading),
                 _ => stream.keep(body),
             }))
         }

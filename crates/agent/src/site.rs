@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use watari_files::{Body, BoxError, Files};
+use watari_body::{Body, BoxError};
+use watari_files::Files;
 use watari_proxy::{Client, Proxy};
 
 use crate::requests::refusal;

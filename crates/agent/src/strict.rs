@@ -32,7 +32,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use watari_files::Body;
+use watari_body::Body;
 
 use crate::Limits;
 use crate::requests::refusal;

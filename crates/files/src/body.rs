@@ -1,4 +1,4 @@
-//! Response bodies.
+//! Response bodies from files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,17 +12,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
 use prometheus_client::metrics::counter::Counter;
 use rustix::io::ReadWriteFlags;
 use tokio::task::JoinHandle;
-
-/// The body of every response of an agent, from any source. If its source fails, it ends with an error and never as if
-/// it were complete. The connection then has to end so that the client can detect that.
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
-
-/// The reason that a body could not be completed.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use watari_body::{Body, BoxError};
 
 /// The most bytes of one read from a file. A file of up to this length is sent as one chunk.
 pub(crate) const CHUNK_LEN: usize = 64 * 1024;

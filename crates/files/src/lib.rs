@@ -4,8 +4,7 @@
 //! content types, and an index for directories. It does not list directories. It does not serve hidden files, except in
 //! `/.well-known`. It does not follow a symbolic link out of its root.
 //!
-//! This crate has no connections: the agent adds HTTP/1.1 and HTTP/2. [`Body`] is the type of all bodies that the agent
-//! sends, including those of the proxy.
+//! This crate has no connections: the agent adds HTTP/1.1 and HTTP/2.
 //!
 //! To replace a file, rename another over it. If a file is rewritten in place while it is sent, the response has old
 //! and new bytes. If it becomes shorter, the body ends with an error.
@@ -25,8 +24,8 @@ use std::time::SystemTime;
 use http::header::RANGE;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
+use watari_body::Body;
 
-pub use crate::body::{Body, BoxError};
 pub use crate::metrics::Metrics;
 
 use crate::conditions::{Validators, Verdict};

@@ -5,15 +5,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
 
-use bytes::Bytes;
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION};
 use http::response::Builder;
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Empty, Full};
 use prometheus_client::metrics::counter::Counter;
 use rustix::io::Errno;
+use watari_body::{Body, empty, full};
 
-use crate::body::{Body, FileBody, Segment};
+use crate::body::{FileBody, Segment};
 use crate::conditions::Validators;
 use crate::path::PathError;
 
@@ -58,7 +57,7 @@ impl Refusal {
         let text = format!("{self}\n");
         finish(
             response.header(CONTENT_TYPE, "text/plain; charset=utf-8").header(CONTENT_LENGTH, text.len()),
-            full(text.into()),
+            full(text),
         )
     }
 }
@@ -186,14 +185,6 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
 fn boundary() -> String {
     let draw = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", draw(), draw())
-}
-
-fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
-}
-
-fn empty() -> Body {
-    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
 /// The build cannot fail: all fields are numbers, dates, constants, and checked or encoded paths.

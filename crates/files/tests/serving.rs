@@ -14,7 +14,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prometheus_client::registry::Registry;
-use watari_files::{Body, Files, Metrics};
+use watari_body::Body;
+use watari_files::{Files, Metrics};
 
 struct Site {
     directory: tempfile::TempDir,

@@ -1,41 +1,46 @@
-//! Pools: origins that serve the same routes, and the forwarding of a request to one of them.
+//! Pools: origins that serve the same routes. A pool selects an origin for each request, makes the exchange with it,
+//! and tries others if the retry rules allow it.
+//!
+//! Imports from `route` (policies, cookies), `admit` (the queue, authorities), `transport`, `observe` and `exchange`.
+
+pub(crate) mod authority;
+pub(crate) mod check;
+mod choice;
+mod health;
+pub(crate) mod origin;
+pub(crate) mod resolve;
+pub(crate) mod response_body;
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
-use http::response::Parts;
 use http::{HeaderMap, Request, Response};
-use http_body::Body as _;
-use http_body_util::BodyExt;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use watari_admission::QueueSettings;
 use watari_balance::Outliers;
-use watari_handover::governor::{Cause, OriginId, OriginView, Settings};
-use watari_handover::{Transfer, TransferConditions};
+use watari_body::Body;
+use watari_handover::TransferConditions;
+use watari_handover::governor::{OriginId, OriginView, Settings};
 
-use crate::access_log::RequestTrace;
-use crate::admission::{Admission, Place};
-use crate::body::{ResponseBody, Upload};
-use crate::check::{self, Check};
-use crate::choice::{AfterAttempt, Choice};
-use crate::client::Client;
-use crate::compress::Movable;
-use crate::connect::{InvalidTransport, Transport};
-use crate::failure::Failure;
-use crate::metrics::{Metrics, TransferMetrics};
-use crate::origin::Origin;
-use crate::origin_health::{Name, OriginHealth};
-use crate::policy::Balance;
-use crate::request::Repeatable;
-use crate::resolve::Resolution;
-use crate::resources::Resources;
-use crate::sticky::{Stickiness, Sticky};
-use crate::transfer::{RunningRequest, Source, TransferBody};
-use crate::transfers::{Resource, Running, Transfers};
-use crate::{Body, Limits, OriginAddress};
+use crate::admit::queue::{Admission, Place};
+use crate::exchange::address::OriginAddress;
+use crate::exchange::client::Client;
+use crate::exchange::failure::Failure;
+use crate::exchange::limits::Limits;
+use crate::observe::access_log::RequestTrace;
+use crate::observe::metrics::Metrics;
+use crate::pool::check::Check;
+use crate::pool::choice::{AfterAttempt, Choice};
+use crate::pool::health::{Name, OriginHealth};
+use crate::pool::origin::{Origin, OriginConfig};
+use crate::pool::resolve::Resolution;
+use crate::pool::response_body::ResponseBody;
+use crate::route::policy::Balance;
+use crate::route::sticky::{Stickiness, Sticky};
+use crate::transport::connect::{InvalidTransport, Transport};
+use crate::transport::request::Repeatable;
+use crate::transport::upload::Upload;
 
 /// The configuration of a pool.
 #[derive(Debug, Clone)]
@@ -77,20 +82,6 @@ impl Default for Handover {
     }
 }
 
-/// An origin of a pool.
-#[derive(Debug, Clone)]
-pub struct OriginConfig {
-    pub address: OriginAddress,
-    /// Its share of the load in relation to others: 1 to [`watari_balance::WEIGHT_MAX`].
-    pub weight: u32,
-}
-
-impl From<OriginAddress> for OriginConfig {
-    fn from(address: OriginAddress) -> Self {
-        Self { address, weight: 1 }
-    }
-}
-
 impl PoolConfig {
     /// A pool with default settings.
     pub fn plain(name: &str, origins: impl IntoIterator<Item = OriginAddress>) -> Self {
@@ -118,40 +109,38 @@ pub(crate) struct Pool {
     check: Option<Check>,
     /// The tasks end with the pool.
     checks: OnceLock<JoinSet<()>>,
-    handover: Option<Handover>,
     admission: Option<Arc<Admission>>,
     /// The settings of the queue until [`Pool::start`] applies them.
     queue: Mutex<Option<QueueSettings>>,
     stickiness: Option<Stickiness>,
-    transfers: Transfers,
-    resources: Resources,
     name: String,
-    metrics: TransferMetrics,
+}
+
+/// The response of an origin.
+pub(crate) struct Answer {
+    pub(crate) response: Response<ResponseBody>,
+    pub(crate) origin: OriginId,
+    /// The request, if it can be repeated.
+    pub(crate) again: Option<Repeatable>,
 }
 
 impl Pool {
-    /// Makes a pool without connections. `begun` is the source of transfer ids.
-    pub(crate) fn new(config: PoolConfig, begun: &Arc<AtomicU64>, metrics: &Metrics) -> Result<Self, InvalidTransport> {
+    /// Makes a pool without connections.
+    pub(crate) fn new(config: PoolConfig, metrics: &Metrics) -> Result<Self, InvalidTransport> {
         let origins = origins(&config, metrics)?;
         let stickiness =
             |sticky| Stickiness::new(sticky, &config.name, origins.iter().map(|origin: &Arc<Origin>| &origin.address));
         let stickiness = config.sticky.map(stickiness);
         let retries = metrics.retries(&config.name);
         let choice = Choice::new(config.balance, config.limits.attempts_max, retries, Instant::now());
-        let governor = config.handover.as_ref().map(|handover| handover.governor).unwrap_or_default();
-        let governor = Settings { rate_min: config.limits.body_rate_min, ..governor };
         Ok(Self {
             stickiness,
             origins,
             choice,
             check: config.check,
             checks: OnceLock::new(),
-            handover: config.handover,
             admission: config.queue.clone().map(|queue| Admission::new(queue, metrics.of_queue(&config.name))),
             queue: Mutex::new(config.queue),
-            transfers: Transfers::new(governor, Arc::clone(begun)),
-            resources: Resources::default(),
-            metrics: metrics.of_pool(&config.name),
             name: config.name,
         })
     }
@@ -164,13 +153,13 @@ impl Pool {
 
     /// Replaces a pool of the same name. Origins that are being drained still are, and new origins start slowly. The
     /// requests of both pools are in one queue. The results of health checks stay valid.
-    pub(crate) fn after(mut self, old: &[Arc<Self>]) -> Self {
+    pub(crate) fn after(mut self, old: &[&Self]) -> Self {
         let former = old.iter().find(|pool| pool.name == self.name);
         if let (Some(queue), Some(former)) = (&mut self.admission, former.and_then(|pool| pool.admission.as_ref())) {
             *queue = Arc::clone(former);
         }
         for origin in &self.origins {
-            let same = |pool: &'_ Arc<Self>| pool.origins.iter().find(|other| other.address == origin.address).cloned();
+            let same = |pool: &&Self| pool.origins.iter().find(|other| other.address == origin.address).cloned();
             match former.map(same) {
                 Some(None) => origin.health_of.appeared(Instant::now().into_std()),
                 // Without checks, nothing would show that the origin has recovered.
@@ -196,18 +185,18 @@ impl Pool {
 
     /// Sends `request` to an origin, and to others if the retry rules allow it.
     pub(crate) async fn forward(
-        self: &Arc<Self>,
+        &self,
         mut request: Box<Request<Body>>,
         upload: Option<&Upload>,
         client: &Client,
-        trace: &Arc<RequestTrace>,
-    ) -> Result<Response<Body>, Failure> {
+        trace: &RequestTrace,
+    ) -> Result<Answer, Failure> {
         let again = if upload.is_none() { Repeatable::of(&request) } else { None };
         let wanted = self.wanted(request.headers());
         let mut tries = self.choice.tries(&self.origins, wanted, &request, client);
         let mut failure = Failure::NoOrigin;
         while let Some(index) = tries.next() {
-            trace.tries(&self.origins[index]);
+            trace.tries(&self.origins[index].address);
             let outcome = self.origins[index].exchange(request, upload, again.as_ref(), client).await;
             match tries.judge(outcome, again.as_ref()) {
                 AfterAttempt::Again(same, why) => (request, failure) = (same, why),
@@ -216,7 +205,7 @@ impl Pool {
                     if wanted != Some(index) {
                         self.set_cookie(response.headers_mut(), index);
                     }
-                    return Ok(self.answered(response, index, again, client, trace));
+                    return Ok(Answer { response, origin: origin_id(index), again });
                 }
             }
         }
@@ -235,52 +224,6 @@ impl Pool {
         }
     }
 
-    /// The response for the client. It has a [`TransferBody`] if it can continue elsewhere.
-    fn answered(
-        self: &Arc<Self>,
-        response: Response<ResponseBody>,
-        origin: usize,
-        again: Option<Repeatable>,
-        client: &Client,
-        trace: &Arc<RequestTrace>,
-    ) -> Response<Body> {
-        let (mut head, body) = response.into_parts();
-        let transfer = again.and_then(|again| self.transfer(&head, &body, again));
-        let body = match transfer {
-            Some((transfer, resource, again)) => {
-                let request = RunningRequest { again, client: client.clone(), trace: Arc::clone(trace) };
-                let source = Source { origin: origin_id(origin), body, seam: None };
-                head.extensions.insert(Movable);
-                TransferBody::new(self, transfer, resource, request, source).map_err(Into::into).boxed_unsync()
-            }
-            None => body.map_err(Into::into).boxed_unsync(),
-        };
-        Response::from_parts(head, body)
-    }
-
-    /// The transfer that begins with this response, if it could continue elsewhere.
-    fn transfer(
-        &self,
-        head: &Parts,
-        body: &ResponseBody,
-        request: Repeatable,
-    ) -> Option<(Transfer, Resource, Repeatable)> {
-        let handover = self.handover.as_ref()?;
-        if body.size_hint().upper().is_some_and(|length| length < handover.length_min) {
-            return None;
-        }
-        let transfer =
-            Transfer::of(&request.method, &request.headers, head.status, &head.headers, &handover.conditions);
-        let resource = Resource::of(&request.uri, &request.headers);
-        self.resources.note(&resource, transfer.as_ref().err().copied());
-        let transfer = transfer.inspect_err(|stays| self.metrics.count_stay(*stays)).ok()?;
-        Some((transfer, resource, request))
-    }
-
-    pub(crate) fn resources(&self) -> &Resources {
-        &self.resources
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -293,13 +236,14 @@ impl Pool {
         self.admission.as_ref()
     }
 
-    pub(crate) fn transfers(&self) -> &Transfers {
-        &self.transfers
-    }
-
     /// The origin with this id.
     pub(crate) fn origin(&self, id: OriginId) -> &Arc<Origin> {
         &self.origins[id.0 as usize]
+    }
+
+    /// The id of the origin with this address.
+    pub(crate) fn find(&self, address: &OriginAddress) -> Option<OriginId> {
+        self.origins.iter().position(|origin| origin.address == *address).map(origin_id)
     }
 
     /// The state of all origins.
@@ -307,22 +251,9 @@ impl Pool {
         let now = Instant::now();
         self.origins.iter().enumerate().map(|(index, origin)| origin.view(origin_id(index), now)).collect()
     }
-
-    /// An estimate of the bytes that a transfer delivers until an origin responds.
-    pub(crate) fn bytes_until_answer(&self, origin: OriginId, running: &Running) -> u64 {
-        running.bytes_in(self.origin(origin).response(Instant::now())).min(AHEAD_MAX)
-    }
-
-    pub(crate) fn count_refusal(&self, origin: OriginId, reason: &'static str) {
-        self.metrics.count_refusal(&self.origin(origin).address, reason);
-    }
-
-    pub(crate) fn count_handover(&self, to: OriginId, cause: Cause, took: Duration) {
-        self.metrics.count_handover(&self.origin(to).address, cause, took);
-    }
 }
 
-pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<Origin>>, InvalidTransport> {
+fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<Origin>>, InvalidTransport> {
     let limits = Arc::new(config.limits.clone());
     let outliers = Arc::new(Mutex::new(Outliers::new(config.balance.outliers)));
     let health_of = |(index, origin): (usize, &OriginConfig)| {
@@ -334,15 +265,12 @@ pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<
     let names = standings.iter().map(|health_of| health_of.name.clone());
     outliers.lock().unwrap_or_else(PoisonError::into_inner).configure(names, Instant::now().into_std());
     let origin = |(origin, health_of): (&OriginConfig, _)| {
-        Origin::new(origin.clone(), health_of, config, &limits, metrics).map(Arc::new)
+        let (transport, resolution) = (&config.transport, config.resolution.clone());
+        Origin::new(origin.clone(), health_of, transport, resolution, &limits, metrics).map(Arc::new)
     };
     config.origins.iter().zip(standings).map(origin).collect()
 }
 
-/// The maximum distance of a seam from the current position, in bytes. The source would not reach a later one before
-/// the other origin responds.
-const AHEAD_MAX: u64 = 64 << 20;
-
-pub(crate) fn origin_id(index: usize) -> OriginId {
+fn origin_id(index: usize) -> OriginId {
     OriginId(u32::try_from(index).expect("a pool has fewer than 2^32 origins"))
 }

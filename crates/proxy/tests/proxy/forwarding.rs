@@ -13,7 +13,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use watari_proxy::{Body, Limits};
+use watari_body::Body;
+use watari_proxy::Limits;
 
 use crate::common::{Act, Fixture, ScriptedOrigin, answer, answer_and_close, client, get, ok, post, read, upload};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Response};
 use http_body::Frame;
+use watari_body::Body;
 use watari_proxy::{
-    Access, AuthConfig, Body, Client, ClientLimits, Config, Destination, Metrics, OriginAddress, PoolConfig, Proxy,
+    Access, AuthConfig, Client, ClientLimits, Config, Destination, Metrics, OriginAddress, PoolConfig, Proxy,
     RateLimit, Refusal, Transport,
 };
 

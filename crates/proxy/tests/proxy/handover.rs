@@ -8,7 +8,8 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use watari_proxy::{Body, Config, Handover, Limits, OriginAddress, PoolConfig, Proxy, TransferStatus};
+use watari_body::Body;
+use watari_proxy::{Config, Handover, Limits, OriginAddress, PoolConfig, Proxy, TransferStatus};
 use watari_test_origins::{Case, Content, Fault, Moment, Origin, Resource, Verdict};
 
 use crate::common::{Fixture, client};

@@ -10,7 +10,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::Empty;
 use tokio::time::{Sleep, sleep};
 use watari_balance::OutlierLimits;
-use watari_proxy::{Balance, BoxError, Limits, PoolConfig};
+use watari_body::BoxError;
+use watari_proxy::{Balance, Limits, PoolConfig};
 
 use crate::common::{
     Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,

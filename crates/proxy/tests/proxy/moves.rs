@@ -17,7 +17,8 @@ use http_body_util::{BodyExt, Empty};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use tokio::runtime;
 use tokio::time::timeout;
-use watari_proxy::{Body, Handover, HttpVersion, Limits, OriginAddress, PoolConfig, Transport};
+use watari_body::Body;
+use watari_proxy::{Handover, HttpVersion, Limits, OriginAddress, PoolConfig, Transport};
 use watari_test_origins::{Content, Origin};
 
 use self::plan::{NUMBER, Plan};

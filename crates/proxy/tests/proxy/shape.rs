@@ -8,9 +8,10 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use watari_body::Body;
 use watari_proxy::{
-    Body, Compression, Config, Destination, ErrorPage, ErrorPages, Metrics, OriginAddress, PathPrefix, PoolConfig,
-    Proxy, Redirect, Route, Rules, Sticky,
+    Compression, Config, Destination, ErrorPage, ErrorPages, Metrics, OriginAddress, PathPrefix, PoolConfig, Proxy,
+    Redirect, Route, Rules, Sticky,
 };
 
 use crate::common::{Act, ScriptedOrigin, answer, client, get, ok, read, refusing_origin};

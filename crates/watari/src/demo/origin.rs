@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use watari_files::{Body, Files, Metrics};
+use watari_body::Body;
+use watari_files::{Files, Metrics};
 
 use crate::output::print_line;
 use crate::process::EndSignals;
@@ -82,7 +83,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = Response::new(Full::from(text).map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(watari_body::full(text));
     *response.status_mut() = status;
     response
 }

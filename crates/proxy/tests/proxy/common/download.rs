@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::time::{Instant, sleep, timeout};
-use watari_proxy::{Body, TransferStatus};
+use watari_body::Body;
+use watari_proxy::TransferStatus;
 use watari_test_origins::Content;
 
 use super::{Fixture, client};

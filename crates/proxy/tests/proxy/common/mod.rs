@@ -18,7 +18,8 @@ use http_body_util::{BodyExt, Empty, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use watari_proxy::{Body, BoxError, Client, Config, Limits, Metrics, OriginAddress, PoolConfig, Proxy};
+use watari_body::{Body, BoxError};
+use watari_proxy::{Client, Config, Limits, Metrics, OriginAddress, PoolConfig, Proxy};
 
 /// The reaction of a scripted origin to the next request, on any connection.
 #[derive(Clone)]

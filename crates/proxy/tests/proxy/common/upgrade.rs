@@ -8,7 +8,8 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
-use watari_proxy::{Body, Tunnel, TunnelBroken};
+use watari_body::Body;
+use watari_proxy::{Tunnel, TunnelBroken};
 
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_mins(10);

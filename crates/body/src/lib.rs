@@ -1,0 +1,23 @@
+//! The type of HTTP bodies that all parts of an agent share: a directory and the proxy make them, the agent sends them.
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+
+/// The body of every response of an agent, from any source, and of every request to an origin. If its source fails, it
+/// ends with an error and never as if it were complete. The connection then has to end so that the peer can detect
+/// that.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The reason that a body could not be completed.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An empty body. Allocates nothing.
+pub fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of these bytes.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}

@@ -1,0 +1,235 @@
+//! One line for each request, written when the body of its response, or its tunnel, has ended.
+//!
+//! ```text
+//!   Record --ends--> queue (bounded) --> thread --> file
+//! ```
+//!
+//! File writes block, so a separate thread writes the lines, in batches. If the file is too slow, lines are lost and
+//! counted. No request waits for it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::header::{HOST, REFERER, USER_AGENT};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
+use prometheus_client::metrics::counter::Counter;
+
+use crate::exchange::address::OriginAddress;
+use crate::exchange::client::Client;
+use crate::observe::log_line::{Ending, Line, LogFormat};
+use crate::observe::metrics::Metrics;
+
+/// A log of requests. Clones write to the same file.
+#[derive(Debug, Clone)]
+pub struct AccessLog(Arc<Writing>);
+
+#[derive(Debug)]
+struct Writing {
+    /// `None` instead of a line: open the file again.
+    lines: Option<SyncSender<Option<Line>>>,
+    reopen: Arc<AtomicBool>,
+    lost: Counter,
+    done: Mutex<Receiver<()>>,
+}
+
+/// A request. Its line is written when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Record {
+    log: AccessLog,
+    line: Option<Line>,
+    begun: Instant,
+    trace: Arc<RequestTrace>,
+}
+
+/// The origins that a request was sent to.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTrace {
+    origin: Mutex<Option<OriginAddress>>,
+    tries: AtomicU32,
+    moves: AtomicU32,
+}
+
+/// The maximum number of lines that wait to be written.
+const QUEUE_LEN: usize = 1024;
+/// The maximum length of a part of a request in a line, in bytes. Longer parts are cut, because clients choose their
+/// length.
+const PART_LEN_MAX: usize = 2048;
+/// The length at which a batch is written, in bytes. It may exceed this by one line.
+const BATCH_LEN: usize = 64 * 1024;
+/// How long the last handle of a log waits for its last lines.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl AccessLog {
+    /// Opens or creates the file, and appends to it.
+    pub fn open(path: &Path, format: LogFormat, metrics: &Metrics) -> io::Result<Self> {
+        let (lines, received) = sync_channel(QUEUE_LEN);
+        let (ended, done) = sync_channel(0);
+        let (reopen, lost) = (Arc::<AtomicBool>::default(), metrics.log_lines_lost());
+        let file = append(path)?;
+        let writer = Writer { path: path.to_owned(), file, format, reopen: Arc::clone(&reopen), lost: lost.clone() };
+        thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+            writer.write_all(&received);
+            drop(ended);
+        })?;
+        Ok(Self(Arc::new(Writing { lines: Some(lines), reopen, lost, done: Mutex::new(done) })))
+    }
+
+    /// Opens the file again, because it may have been renamed. Lines that are not written yet go to the new file.
+    pub fn reopen(&self) {
+        self.0.reopen.store(true, Ordering::Relaxed);
+        // Wakes the thread to open the file now, because the next line may come late. Until then, the old file would
+        // exist for this process alone. If the queue is full, the thread is awake already.
+        if let Some(lines) = &self.0.lines {
+            let _ = lines.try_send(None);
+        }
+    }
+
+    /// The record of a request that has just arrived.
+    pub(crate) fn begin<B>(&self, request: &Request<B>, client: &Client, trace: &Arc<RequestTrace>) -> Record {
+        let line = Line {
+            client: client.address().ip().to_canonical(),
+            time: SystemTime::now(),
+            method: request.method().clone(),
+            target: cut(request.uri().path_and_query().map_or("/", |target| target.as_str()).as_bytes()),
+            host: host(request),
+            version: request.version(),
+            referer: field(request.headers(), &REFERER),
+            user_agent: field(request.headers(), &USER_AGENT),
+            status: None,
+            bytes: 0,
+            duration: Duration::ZERO,
+            origin: None,
+            tries: 0,
+            moves: 0,
+            ending: Ending::ClientLeft,
+        };
+        Record { log: self.clone(), line: Some(line), begun: Instant::now(), trace: Arc::clone(trace) }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.lines = None;
+        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if done.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the access log is not finished in time: its last lines may be missing");
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.change(|line| line.status = Some(status));
+    }
+
+    /// Counts bytes that are being sent to the client.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.change(|line| line.bytes += bytes as u64);
+    }
+
+    pub(crate) fn ended(&mut self, ending: Ending) {
+        self.change(|line| line.ending = ending);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Line)) {
+        self.line.as_mut().map(change);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let Some(mut line) = self.line.take() else { return };
+        line.duration = self.begun.elapsed();
+        line.origin.clone_from(&self.trace.lock());
+        line.tries = self.trace.tries.load(Ordering::Relaxed);
+        line.moves = self.trace.moves.load(Ordering::Relaxed);
+        let Some(lines) = &self.log.0.lines else { return };
+        if lines.try_send(Some(line)).is_err() {
+            self.log.0.lost.inc();
+        }
+    }
+}
+
+impl RequestTrace {
+    /// Called when an origin is tried.
+    pub(crate) fn tries(&self, origin: &OriginAddress) {
+        self.tries.fetch_add(1, Ordering::Relaxed);
+        *self.lock() = Some(origin.clone());
+    }
+
+    /// Called when the response continues at another origin.
+    pub(crate) fn moves_to(&self, origin: &OriginAddress) {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        *self.lock() = Some(origin.clone());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<OriginAddress>> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state of the thread.
+struct Writer {
+    path: PathBuf,
+    file: File,
+    format: LogFormat,
+    reopen: Arc<AtomicBool>,
+    lost: Counter,
+}
+
+impl Writer {
+    /// Writes until all senders are dropped.
+    fn write_all(mut self, lines: &Receiver<Option<Line>>) {
+        let mut batch = Vec::new();
+        while let Ok(first) = lines.recv() {
+            let mut count = 0;
+            for line in std::iter::once(first).chain(lines.try_iter()).flatten() {
+                line.write(self.format, &mut batch);
+                count += 1;
+                if batch.len() >= BATCH_LEN {
+                    break;
+                }
+            }
+            if let Err(error) = self.write(&batch) {
+                tracing::error!(path = %self.path.display(), %error, lines = count, "cannot write the access log");
+                self.lost.inc_by(count);
+            }
+            batch.clear();
+        }
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        if self.reopen.swap(false, Ordering::Relaxed) {
+            match append(&self.path) {
+                Ok(file) => self.file = file,
+                // The old file is still open, and lines go there.
+                Err(error) => tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log"),
+            }
+        }
+        self.file.write_all(batch)
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// The host of the request, from its target or its `Host` field.
+fn host<B>(request: &Request<B>) -> Box<[u8]> {
+    let target = request.uri().authority().map(|authority| cut(authority.as_str().as_bytes()));
+    target.or_else(|| field(request.headers(), &HOST)).unwrap_or_default()
+}
+
+fn field(headers: &HeaderMap, name: &HeaderName) -> Option<Box<[u8]>> {
+    headers.get(name).map(|value| cut(value.as_bytes()))
+}
+
+fn cut(text: &[u8]) -> Box<[u8]> {
+    text[..text.len().min(PART_LEN_MAX)].into()
+}

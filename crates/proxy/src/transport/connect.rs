@@ -1,0 +1,179 @@
+//! Makes connections to an origin.
+
+use std::io;
+use std::sync::Arc;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use watari_body::Body;
+use watari_http2::Metered;
+use watari_wire::proxy::Header;
+
+use crate::exchange::address::OriginAddress;
+use crate::exchange::client::Client;
+use crate::transport::tls::OriginTls;
+
+/// The largest head of a response, and the maximum that is read ahead of a response's body, in bytes.
+const BUFFER_LEN_MAX: usize = 128 * 1024;
+/// The maximum that an origin may send while the client does not read, in bytes: for a stream, and for a connection.
+const WINDOW_LEN: u32 = 1 << 20;
+
+/// The version of HTTP that the proxy uses with an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HttpVersion {
+    #[default]
+    Http1,
+    /// Without TLS, with prior knowledge (RFC 9113, section 3.3).
+    Http2,
+    /// The result of ALPN in the TLS handshake. Without TLS, HTTP/1.1.
+    Negotiated,
+}
+
+impl HttpVersion {
+    /// The protocols to offer in a TLS handshake (RFC 7301).
+    fn alpn(self) -> Vec<Vec<u8>> {
+        let offered: &[&[u8]] = match self {
+            Self::Http1 => &[HTTP_1_1],
+            Self::Http2 => &[H2],
+            Self::Negotiated => &[H2, HTTP_1_1],
+        };
+        offered.iter().map(|protocol| protocol.to_vec()).collect()
+    }
+}
+
+/// How the proxy connects to the origins of a pool.
+#[derive(Debug, Clone, Default)]
+pub struct Transport {
+    pub version: HttpVersion,
+    /// Trusted authorities and the client certificate. Required for origins with TLS.
+    pub tls: Option<OriginTls>,
+    /// Whether to send the client's address in a PROXY protocol v2 header. These connections are not used again.
+    pub proxy_protocol: bool,
+}
+
+/// Makes connections to one origin.
+pub(crate) struct Connector {
+    address: OriginAddress,
+    version: HttpVersion,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    proxy_protocol: bool,
+}
+
+/// Sends requests on a connection.
+pub(crate) enum Sender {
+    Http1(http1::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>),
+}
+
+/// The configuration does not allow connections to an origin.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidTransport {
+    /// The origin requires TLS, and no authorities are configured.
+    #[error("{0} needs TLS, and no trusted authorities are configured")]
+    NoTls(OriginAddress),
+    /// The origin's address has no name that can be in a certificate.
+    #[error("{0} needs TLS, and its host is not a valid certificate name")]
+    NoName(OriginAddress),
+}
+
+impl Connector {
+    pub(crate) fn new(address: &OriginAddress, transport: &Transport) -> Result<Self, InvalidTransport> {
+        let tls = if address.is_tls() { Some(tls(address, transport)?) } else { None };
+        let Transport { version, proxy_protocol, .. } = *transport;
+        Ok(Self { address: address.clone(), version, tls, proxy_protocol })
+    }
+
+    /// Whether a connection can serve other clients, too.
+    pub(crate) fn is_for_all(&self) -> bool {
+        !self.proxy_protocol
+    }
+
+    /// Prepares a new connection: sends the PROXY header for `client` (`None`: for the proxy itself), and does the TLS
+    /// and HTTP handshakes. With `http1_only`, the connection uses HTTP/1.1 in any case.
+    pub(crate) async fn connect(
+        &self,
+        mut socket: TcpStream,
+        client: Option<&Client>,
+        http1_only: bool,
+    ) -> io::Result<Sender> {
+        let version = if http1_only { HttpVersion::Http1 } else { self.version };
+        socket.set_nodelay(true)?;
+        if self.proxy_protocol {
+            socket.write_all(&preface(client)).await?;
+        }
+        let Some((connector, name)) = &self.tls else {
+            return self.speak(socket, version == HttpVersion::Http2).await;
+        };
+        let stream = connector.with_alpn(version.alpn()).connect(name.clone(), socket).await?;
+        let agreed = stream.get_ref().1.alpn_protocol() == Some(H2);
+        if version == HttpVersion::Http2 && !agreed {
+            return Err(io::Error::other("the origin did not select h2 (HTTP/2) by ALPN"));
+        }
+        self.speak(stream, agreed).await
+    }
+
+    async fn speak<S>(&self, stream: S, http2: bool) -> io::Result<Sender>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        if http2 {
+            let stream = TokioIo::new(Metered::of_server(stream));
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new()).initial_stream_window_size(WINDOW_LEN);
+            builder.initial_connection_window_size(WINDOW_LEN).max_header_list_size(BUFFER_LEN_MAX as u32);
+            let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+            tokio::spawn(ended(self.address.clone(), connection));
+            return Ok(Sender::Http2(sender));
+        }
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(BUFFER_LEN_MAX);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(ended(self.address.clone(), connection.with_upgrades()));
+        Ok(Sender::Http1(sender))
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector")
+            .field("address", &self.address)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+const H2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+fn tls(
+    address: &OriginAddress,
+    transport: &Transport,
+) -> Result<(TlsConnector, ServerName<'static>), InvalidTransport> {
+    let tls = transport.tls.as_ref().ok_or_else(|| InvalidTransport::NoTls(address.clone()))?;
+    let own = || ServerName::try_from(address.host().to_owned());
+    let name = tls.server_name.clone().map_or_else(own, Ok);
+    let name = name.map_err(|_| InvalidTransport::NoName(address.clone()))?;
+    Ok((TlsConnector::from(Arc::new(tls.config.clone())), name))
+}
+
+/// Logs the end of a connection. The error also reaches the parts that wait for a response or its body.
+async fn ended(origin: OriginAddress, connection: impl Future<Output = hyper::Result<()>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%origin, %error, "connection ended");
+    }
+}
+
+fn preface(client: Option<&Client>) -> Vec<u8> {
+    let header = client.map_or(Header::Local, |client| Header::Tcp {
+        client: client.address(),
+        server: client.server(),
+        tlvs: Vec::new(),
+    });
+    let mut bytes = Vec::new();
+    header.encode(&mut bytes).expect("without values it always fits");
+    bytes
+}
