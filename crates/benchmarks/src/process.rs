@@ -74,8 +74,7 @@ impl Process {
 
     /// Sends a signal, and does not wait for its effect.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        // The id belongs to this child until something has waited for it. That is `end`, or `wait_until` if the child
-        // ends too early.
+        // The id belongs to this child until `try_wait` has seen its end.
         let pid = Pid::from_raw(self.child.id().cast_signed()).ok_or(io::ErrorKind::NotFound.into());
         let sent = pid.and_then(|pid| kill_process(pid, signal).map_err(io::Error::from));
         sent.map_err(doing(format!("sending {} a signal", self.name)))
@@ -91,7 +90,10 @@ impl Process {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // The signal has no effect if the process has ended by itself.
+        // After the end of the child has been waited for, its id may belong to another process.
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
         let _ = self.signal(Signal::TERM);
         let deadline = Instant::now() + END_MAX;
         while self.child.try_wait()?.is_none() {
