@@ -18,7 +18,7 @@ impl Linear {
     }
 
     /// An axis with the steps of [`Linear::up_to`] that ends exactly at `end`.
-    pub fn exactly_to(end: f64) -> Self {
+    pub(crate) fn exactly_to(end: f64) -> Self {
         Self { end, ..Self::up_to(end) }
     }
 
