@@ -101,7 +101,7 @@ impl AccessList {
         }
         let file = name.to_owned();
         builder.finish().map_err(|error| match error {
-            RoundError::Nobody => ListError::Empty { file },
+            RoundError::Empty => ListError::Empty { file },
             RoundError::TooLong { .. } => ListError::Weights { file, error },
         })
     }

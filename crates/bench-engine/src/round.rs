@@ -28,7 +28,7 @@ impl Round {
     pub fn new(weights: &[u32]) -> Result<Self, RoundError> {
         let divisor = weights.iter().fold(0, |divisor, weight| gcd(divisor, *weight));
         if divisor == 0 {
-            return Err(RoundError::Nobody);
+            return Err(RoundError::Empty);
         }
         if weights.iter().all(|weight| *weight == divisor) {
             return Ok(Self(Turns::Equal(weights.len())));
@@ -83,7 +83,7 @@ impl Round {
 pub enum RoundError {
     /// There is no item, or all have weight 0.
     #[error("no item has a weight")]
-    Nobody,
+    Empty,
     /// The order would take too much memory.
     #[error("the weights add up to {turns}, over the maximum of {TURNS_MAX}: use smaller numbers")]
     TooLong {
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn without_a_weight_there_is_no_order() {
-        assert_eq!(Round::new(&[]), Err(RoundError::Nobody));
-        assert_eq!(Round::new(&[0, 0]), Err(RoundError::Nobody));
+        assert_eq!(Round::new(&[]), Err(RoundError::Empty));
+        assert_eq!(Round::new(&[0, 0]), Err(RoundError::Empty));
     }
 
     #[test]

@@ -201,8 +201,8 @@ fn end_of(channel: &mut dyn Channel) -> io::Result<()> {
 /// Sets `TCP_NODELAY`, and timeouts for a peer that does not respond.
 fn prepared(tcp: TcpStream) -> io::Result<TcpStream> {
     tcp.set_nodelay(true)?;
-    tcp.set_read_timeout(Some(PATIENCE))?;
-    tcp.set_write_timeout(Some(PATIENCE))?;
+    tcp.set_read_timeout(Some(WAIT_MAX))?;
+    tcp.set_write_timeout(Some(WAIT_MAX))?;
     Ok(tcp)
 }
 
@@ -219,7 +219,7 @@ fn thread_cpu() -> Duration {
 }
 
 /// Far longer than any step takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The bytes that are sent: as many as fit into one TLS record.
 static RECORD: [u8; 16_384] = [b'w'; 16_384];

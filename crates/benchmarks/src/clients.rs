@@ -84,7 +84,7 @@ impl Clients {
             stop: Stop { requests: Some(work.requests), after: None },
             protocol: Protocol::Http1 { requests_per_connection: work.requests_per_connection, pipeline: 1 },
             tls: self.tls.clone(),
-            timeouts: Timeouts { connect: PATIENCE, response: PATIENCE },
+            timeouts: Timeouts { connect: WAIT_MAX, response: WAIT_MAX },
             // One for each processor, so that servers do not wait for clients.
             threads: thread::available_parallelism().map_or(1, NonZero::get),
         })
@@ -111,4 +111,4 @@ impl ConnectionLog for Waits {
 }
 
 /// Timeout for connecting and for responses. Only a defect reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);

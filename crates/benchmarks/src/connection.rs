@@ -55,7 +55,7 @@ impl Opener {
         socket.connect(&service.into())?;
         let tcp = TcpStream::from(socket);
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(WAIT_MAX))?;
         Ok(tcp)
     }
 }
@@ -166,7 +166,7 @@ const RESPONSE_LEN_MAX: usize = 4 * 1024;
 /// Bytes of a download that are read at once. The head of its response is shorter.
 const PIECE_LEN_MAX: usize = 64 * 1024;
 /// Timeout of a read. Only a defect reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,7 @@ use rustix::thread::{
 pub use files::Enforced;
 
 /// The default user for a process that root started.
-pub const NOBODY: &str = "nobody";
+pub const DEFAULT_USER: &str = "nobody";
 
 /// The privileges that a process keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,9 +88,9 @@ pub enum PrivilegesError {
     Calls(#[from] seccompiler::Error),
 }
 
-/// The default user: [`NOBODY`] if the process runs as root, else `None`.
+/// The default user: [`DEFAULT_USER`] if the process runs as root, else `None`.
 pub fn user() -> Option<String> {
-    geteuid().is_root().then(|| NOBODY.to_owned())
+    geteuid().is_root().then(|| DEFAULT_USER.to_owned())
 }
 
 /// Drops all privileges except those of `keep`.

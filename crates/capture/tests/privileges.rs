@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::unistd::{Uid, geteuid, getgroups, getresuid, setresuid};
-use watari_capture::privileges::{Dropped, Enforced, Keep, NOBODY, PrivilegesError, drop_all, user};
+use watari_capture::privileges::{DEFAULT_USER, Dropped, Enforced, Keep, PrivilegesError, drop_all, user};
 use watari_capture::{CaptureError, Options, Ring, open};
 
 type Case = (&'static str, fn(&Path));
@@ -72,7 +72,7 @@ fn drop_to_nobody(keep: Keep) -> Dropped {
         println!("SKIPPED: changing the user, of whom there is one here");
     }
     let dropped = drop_all(&Keep { user: user().filter(|_| others), ..keep }).unwrap();
-    assert_eq!(dropped.user, others.then(|| NOBODY.to_owned()));
+    assert_eq!(dropped.user, others.then(|| DEFAULT_USER.to_owned()));
     report(&dropped);
     dropped
 }

@@ -70,7 +70,7 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const WAIT_MAX: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn each_part_is_started_on_a_thread_of_its_own() {
@@ -87,13 +87,13 @@ mod tests {
         }
         let mut heard = Vec::new();
         for _ in 0..4 {
-            heard.push(timeout(PATIENCE, names.recv()).await.unwrap().unwrap());
+            heard.push(timeout(WAIT_MAX, names.recv()).await.unwrap().unwrap());
         }
         heard.sort();
         let (first, second) = (("first".into(), "relay-0".into()), ("second".into(), "relay-1".into()));
         assert_eq!(heard, [first.clone(), first, second.clone(), second]);
         shutdown.cancel();
-        timeout(PATIENCE, threads.one_ended.cancelled()).await.unwrap();
+        timeout(WAIT_MAX, threads.one_ended.cancelled()).await.unwrap();
     }
 
     #[tokio::test]
@@ -102,7 +102,7 @@ mod tests {
         let threads = Threads::start(NonZeroUsize::new(2).unwrap(), &shutdown).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         threads.spawn(2, runtime, async { panic!("on purpose") }).unwrap();
-        timeout(PATIENCE, threads.lost()).await.unwrap();
+        timeout(WAIT_MAX, threads.lost()).await.unwrap();
         shutdown.cancel();
         assert!(timeout(Duration::ZERO, threads.lost()).await.is_err());
     }

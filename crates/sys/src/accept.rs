@@ -22,6 +22,26 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
+    /// Accepts on `listener` in a new task until `shutdown`. Passes each connection to `admit`, which must not block.
+    /// `what` describes the peers in the log. Requires a tokio runtime.
+    pub fn start(
+        shutdown: &CancellationToken,
+        listener: TcpListener,
+        what: &'static str,
+        admit: impl FnMut(TcpStream, SocketAddr) + Send + 'static,
+    ) -> Self {
+        let accepting = Arc::new(listener);
+        let listener = Arc::downgrade(&accepting);
+        let shutdown = shutdown.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = accept_each(&accepting, what, admit) => {}
+                () = shutdown.cancelled() => {}
+            }
+        });
+        Self { task, listener }
+    }
+
     /// Waits until the task has ended and the listener is closed.
     pub async fn ended(self) {
         // A task that panicked has closed its listener too.
@@ -34,8 +54,7 @@ impl Acceptor {
     }
 }
 
-/// Accepts on `listener` in a new task until `shutdown`. Passes each connection to `admit`, which must not block.
-/// `what` describes the peers in the log. Requires a tokio runtime.
+/// Starts an [`Acceptor`] on a listener of the standard library.
 pub fn accept_until(
     shutdown: &CancellationToken,
     listener: std::net::TcpListener,
@@ -43,16 +62,7 @@ pub fn accept_until(
     admit: impl FnMut(TcpStream, SocketAddr) + Send + 'static,
 ) -> io::Result<Acceptor> {
     listener.set_nonblocking(true)?;
-    let accepting = Arc::new(TcpListener::from_std(listener)?);
-    let listener = Arc::downgrade(&accepting);
-    let shutdown = shutdown.clone();
-    let task = tokio::spawn(async move {
-        tokio::select! {
-            () = accept_each(&accepting, what, admit) => {}
-            () = shutdown.cancelled() => {}
-        }
-    });
-    Ok(Acceptor { task, listener })
+    Ok(Acceptor::start(shutdown, TcpListener::from_std(listener)?, what, admit))
 }
 
 async fn accept_each(listener: &TcpListener, what: &str, mut admit: impl FnMut(TcpStream, SocketAddr)) {
@@ -78,7 +88,7 @@ mod tests {
     use tokio::sync::mpsc;
     use tokio::time::timeout;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const WAIT_MAX: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn a_listener_changes_its_user_timeout_and_is_closed_at_the_end() {
@@ -89,11 +99,11 @@ mod tests {
         for seconds in [5, 7] {
             acceptor.set_user_timeout(Duration::from_secs(seconds)).unwrap();
             let _client = TcpStream::connect(address).await.unwrap();
-            let stream = timeout(PATIENCE, accepted.recv()).await.unwrap().unwrap();
+            let stream = timeout(WAIT_MAX, accepted.recv()).await.unwrap().unwrap();
             assert_eq!(SockRef::from(&stream).tcp_user_timeout().unwrap(), Some(Duration::from_secs(seconds)));
         }
         shutdown.cancel();
-        timeout(PATIENCE, acceptor.ended()).await.unwrap();
+        timeout(WAIT_MAX, acceptor.ended()).await.unwrap();
         assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

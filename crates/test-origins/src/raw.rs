@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Longer than any answer takes that arrives at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The longest accepted head, in bytes.
 const HEAD_LEN_MAX: usize = 256 * 1024;
@@ -55,7 +55,7 @@ impl Answer {
 /// # Errors
 /// There is no connection, or the answer is not HTTP or does not come in time.
 pub fn ask(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> io::Result<Answer> {
-    ask_within(PATIENCE, address, method, target, fields)
+    ask_within(WAIT_MAX, address, method, target, fields)
 }
 
 /// As [`ask`], but stops reading a body after a silence of this length.
@@ -63,13 +63,13 @@ pub fn ask(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &st
 /// # Errors
 /// As [`ask`].
 pub fn ask_within(
-    patience: Duration,
+    timeout: Duration,
     address: SocketAddr,
     method: &str,
     target: &str,
     fields: &[(&str, &str)],
 ) -> io::Result<Answer> {
-    RunningResponse::ask(patience, address, method, target, fields)?.end()
+    RunningResponse::ask(timeout, address, method, target, fields)?.end()
 }
 
 /// An answer whose head has arrived.
@@ -86,7 +86,7 @@ impl RunningResponse {
     /// # Errors
     /// As [`ask`].
     pub fn get(address: SocketAddr, target: &str) -> io::Result<Self> {
-        Self::ask(PATIENCE, address, "GET", target, &[])
+        Self::ask(WAIT_MAX, address, "GET", target, &[])
     }
 
     /// Reads until the connection ends or crawls: hardly any bytes come in a read timeout.
@@ -109,9 +109,9 @@ impl RunningResponse {
     /// Reads for the read timeout, or until `CRAWL_LEN_MIN` bytes have come. Returns their number, which is 0 only at
     /// the end.
     fn read_for_a_while(&mut self) -> io::Result<usize> {
-        let (begun, patience) = (Instant::now(), self.socket.read_timeout()?.unwrap_or(PATIENCE));
+        let (begun, timeout) = (Instant::now(), self.socket.read_timeout()?.unwrap_or(WAIT_MAX));
         let (mut buffer, mut len) = ([0; 16 * 1024], 0);
-        while len < CRAWL_LEN_MIN && begun.elapsed() < patience {
+        while len < CRAWL_LEN_MIN && begun.elapsed() < timeout {
             let read = self.socket.read(&mut buffer)?;
             self.answer.body.extend_from_slice(&buffer[..read]);
             len += read;
@@ -123,14 +123,14 @@ impl RunningResponse {
     }
 
     fn ask(
-        patience: Duration,
+        timeout: Duration,
         address: SocketAddr,
         method: &str,
         target: &str,
         fields: &[(&str, &str)],
     ) -> io::Result<Self> {
         let mut socket = TcpStream::connect(address)?;
-        socket.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(timeout))?;
         socket.write_all(head(address, method, target, fields).as_bytes())?;
         let mut came = Vec::new();
         let mut answer = read_head(&mut socket, &mut came)?;

@@ -16,7 +16,7 @@ const CUT_AT: u64 = 100_000;
 /// How much the client requests again, in bytes.
 const OVERLAP: u64 = 100;
 /// The read timeout for a stall. Any beginning of the rest is correct.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 fn resource() -> Resource {
     Resource::new(Content::generated(1, LEN))
@@ -68,7 +68,7 @@ fn go_on(first: SocketAddr, second: SocketAddr) -> Outcome {
     let wanted = CUT_AT - OVERLAP..LEN;
     let range = format!("bytes={}-{}", wanted.start, wanted.end - 1);
     let fields = [("Range", range.as_str()), ("If-Range", tag), ("Accept-Encoding", "identity")];
-    match raw::ask_within(PATIENCE, second, "GET", "/file", &fields) {
+    match raw::ask_within(WAIT_MAX, second, "GET", "/file", &fields) {
         Ok(answer) => judge(&answer, tag, wanted, &begun.body),
         Err(_) => Outcome::Refused,
     }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use watari_endings::{Ending, Histogram, Lately, ServerState};
 
-use crate::board::{Board, Entry, Link, Listens};
+use crate::board::{Board, Entry, Link, SensorHealth};
 
 /// The metrics of a board.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct CountOfServer {
 struct CountOfSensor {
     name: &'static str,
     help: &'static str,
-    value: fn(&Listens) -> u64,
+    value: fn(&SensorHealth) -> u64,
 }
 
 /// A gauge of each sensor on another machine.
@@ -129,7 +129,7 @@ const LINKS: [OfLink; 2] = [
     OfLink {
         name: "sensor_connected",
         help: "Whether a sensor on another machine is connected: 1, else 0",
-        value: |link| Some(f64::from(u8::from(link.is_there))),
+        value: |link| Some(f64::from(u8::from(link.is_connected))),
     },
     OfLink {
         name: "sensor_clock_offset_seconds",
@@ -295,7 +295,7 @@ mod tests {
             board.take("front", 0, &Report { at, tallies: vec![(server, second, tally)], health });
             board.advance(at);
         }
-        board.link("front").unwrap().is_there = true;
+        board.link("front").unwrap().is_connected = true;
         let mut registry = Registry::with_prefix("watari_watch");
         registry.register_collector(Box::new(BoardMetrics(Arc::new(Mutex::new(board)))));
         let mut text = String::new();

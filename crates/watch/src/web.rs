@@ -10,7 +10,7 @@
 //!
 //! 1. The board is encoded as JSON once a second, for any number of viewers.
 //! 2. The server stores nothing for a viewer except the bytes on their way. A slow reader gets the latest tick next,
-//!    and misses those between. The connection of a viewer that reads nothing is closed.
+//!    and misses those between. The endpoint closes the connection of a viewer that reads nothing (`LIMITS`).
 //! 3. The page loads scripts and styles only from this server (`CONTENT_SECURITY_POLICY`), and treats the text of
 //!    sensors as text.
 //! 4. The server answers only requests for its own names (`host`). So a script of another site cannot read the board
@@ -19,12 +19,11 @@
 mod assets;
 mod host;
 mod live;
-mod patience;
 #[cfg(all(test, feature = "page"))]
 mod tests;
 
-use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,16 +35,11 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use watari_http_endpoint::{Endpoint, Handler, Limits};
 
 use crate::board::{Board, CourseView};
-use patience::Patient;
 
 /// The data of the page.
 #[derive(Debug, Clone)]
@@ -61,30 +55,17 @@ pub struct Site {
 /// Whether this build has the files of the page (feature `page`).
 pub const HAS_PAGE: bool = cfg!(feature = "page");
 
-/// Limits for viewers.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    /// Simultaneous connections.
-    connections_max: usize,
-    /// The timeout for the head of a request, and the idle timeout of a connection.
-    head_max: Duration,
-    /// The timeout for a viewer that reads nothing.
-    patience: Duration,
-    /// The interval of comments on a live stream without events.
-    keep_alive: Duration,
-}
-
-impl Limits {
-    const USUAL: Self = Self {
-        connections_max: 256,
-        head_max: Duration::from_secs(10),
-        patience: Duration::from_secs(20),
-        keep_alive: Duration::from_secs(15),
-    };
-}
-
-/// Bytes that the system and hyper each buffer for a connection.
-const ON_ITS_WAY_MAX: usize = 64 << 10;
+const LIMITS: Limits = Limits {
+    connections_max: 256,
+    head_timeout: Duration::from_secs(10),
+    buffer_max: 64 << 10,
+    keep_alive: true,
+    // A live stream lasts.
+    connection_timeout: None,
+    write_timeout: Some(Duration::from_secs(20)),
+};
+/// The interval of comments on a live stream without events.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// The resources that the page may load.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -101,71 +82,29 @@ pub fn tick(board: &Mutex<Board>) -> Bytes {
 }
 
 /// Serves the page until `shutdown` is cancelled. Must be called in a tokio runtime.
-pub fn serve(listener: StdTcpListener, site: Site, shutdown: CancellationToken) -> std::io::Result<()> {
-    serve_within(Limits::USUAL, listener, site, shutdown)
+pub fn serve(listener: TcpListener, site: Site, shutdown: CancellationToken) -> io::Result<()> {
+    let page = Page { site, comment_interval: COMMENT_INTERVAL, shutdown: shutdown.clone() };
+    Endpoint::new("viewers of the page", LIMITS, page, shutdown).listen_std(listener).map(drop)
 }
 
-fn serve_within(
-    limits: Limits,
-    listener: StdTcpListener,
+struct Page {
     site: Site,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
-    let site = Arc::new(PageServer { site, limits, shutdown: shutdown.clone() });
-    tokio::spawn(shutdown.run_until_cancelled_owned(accept(listener, site)));
-    Ok(())
-}
-
-/// A site with its limits.
-#[derive(Debug)]
-struct PageServer {
-    site: Site,
-    limits: Limits,
+    comment_interval: Duration,
+    /// Ends live streams.
     shutdown: CancellationToken,
 }
 
-async fn accept(listener: TcpListener, server: Arc<PageServer>) {
-    let connections = Arc::new(Semaphore::new(server.limits.connections_max));
-    loop {
-        match listener.accept().await {
-            // A connection beyond the limit is closed at once.
-            Ok((stream, _)) => {
-                if let Ok(permit) = Arc::clone(&connections).try_acquire_owned() {
-                    tokio::spawn(converse(stream, Arc::clone(&server), permit));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection of the page");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
+impl Handler for Page {
+    type Body = Body;
 
-async fn converse(stream: TcpStream, server: Arc<PageServer>, _permit: OwnedSemaphorePermit) {
-    // Otherwise the system would buffer megabytes for a viewer that does not read, and the timeout would come hours
-    // later.
-    if let Err(error) = SockRef::from(&stream).set_send_buffer_size(ON_ITS_WAY_MAX) {
-        tracing::debug!(%error, "cannot limit the send buffer of a page connection");
-    }
-    let stream = TokioIo::new(Patient::new(stream, server.limits.patience));
-    let (limits, shutdown) = (server.limits, server.shutdown.clone());
-    let service = service_fn(move |request| {
-        let response = guarded(server.respond(&request));
-        async { Ok::<_, Infallible>(response) }
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(limits.head_max).max_buf_size(ON_ITS_WAY_MAX);
-    if let Some(Err(error)) = shutdown.run_until_cancelled(server.serve_connection(stream, service)).await {
-        tracing::debug!(%error, "a page connection ended");
-    }
-}
-
-impl PageServer {
     fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
-        if !self.is_asked(request) {
+        guarded(self.resource(request))
+    }
+}
+
+impl Page {
+    fn resource(&self, request: &Request<Incoming>) -> Response<Body> {
+        if !self.is_for_us(request) {
             return text(
                 StatusCode::MISDIRECTED_REQUEST,
                 "the page is not served under this host name; --page-host adds one\n",
@@ -184,12 +123,12 @@ impl PageServer {
             Resource::Board => json(self.site.ticks.borrow().clone()),
             Resource::Course => self.course(request.uri().query().unwrap_or_default()),
             Resource::Live if request.method() == Method::HEAD => live::head(Either::Left(Full::default())),
-            Resource::Live => live::respond(self.site.ticks.clone(), self.limits.keep_alive, self.shutdown.clone()),
+            Resource::Live => live::respond(self.site.ticks.clone(), self.comment_interval, self.shutdown.clone()),
         }
     }
 
     /// Whether the request is for a name of this server, in `Host` and in an absolute target (RFC 9112, section 3.2.2).
-    fn is_asked(&self, request: &Request<Incoming>) -> bool {
+    fn is_for_us(&self, request: &Request<Incoming>) -> bool {
         let mut hosts = request.headers().get_all(HOST).iter();
         let host = hosts.next().and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let is_ours = |host: &Authority| host::is_ours(host, &self.site.names);
@@ -197,7 +136,7 @@ impl PageServer {
     }
 
     fn course(&self, query: &str) -> Response<Body> {
-        let Some((sensor, server)) = asked_for(query) else {
+        let Some((sensor, server)) = parse_query(query) else {
             return text(StatusCode::BAD_REQUEST, "expected ?sensor=NAME&server=ADDRESS:PORT\n");
         };
         let board = self.site.board.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +166,7 @@ impl Resource {
 }
 
 /// The sensor and the server of a query.
-fn asked_for(query: &str) -> Option<(String, SocketAddr)> {
+fn parse_query(query: &str) -> Option<(String, SocketAddr)> {
     let (mut sensor, mut server) = (None, None);
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*key {

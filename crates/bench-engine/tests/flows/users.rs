@@ -77,12 +77,12 @@ fn users_wait_where_there_are_too_few_connections() {
 }
 
 #[test]
-fn users_who_find_no_connection_for_too_long_give_up_and_come_back() {
+fn users_without_a_connection_time_out_and_return() {
     // Accepts connections, and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = Server { address: silent.local_addr().unwrap(), ..server() };
-    let patience = Duration::from_millis(50);
-    let timeouts = Timeouts { connect: patience, response: patience };
+    let timeout = Duration::from_millis(50);
+    let timeouts = Timeouts { connect: timeout, response: timeout };
     let plan = Plan { timeouts, ..plan(&server, Count::Users, Resume::Reuse, 2) };
     let finished = Load::start(plan, None).unwrap().finish();
     let endings = &finished.tally.total().endings;

@@ -87,7 +87,7 @@ impl Jvm {
         let (sender, answers) = mpsc::channel();
         thread::spawn(move || forward(output, &sender));
         let mut jvm = Self { child, command, tasks, answers, complaints };
-        let hello = jvm.answer(PATIENCE)?;
+        let hello = jvm.answer(WAIT_MAX)?;
         Ok((jvm, hello))
     }
 
@@ -130,7 +130,7 @@ impl Drop for Jvm {
 
 /// The timeout of a task: far longer than the slowest suite took in 2009.
 pub(super) fn answer_timeout(work: Work) -> Duration {
-    PATIENCE + Duration::from_millis(work.bulk_bytes / 1000) + Duration::from_millis(100) * work.connections
+    WAIT_MAX + Duration::from_millis(work.bulk_bytes / 1000) + Duration::from_millis(100) * work.connections
 }
 
 fn java() -> PathBuf {
@@ -174,7 +174,7 @@ const TERMS: [&str; 4] = [
 ];
 
 /// Far longer than a JVM takes to start and to compile.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The longest line that is read, in bytes.
 const LINE_MAX: u64 = 65_536;

@@ -13,7 +13,7 @@ use super::*;
 const LONG: usize = 20_000_003;
 
 /// Longer than any step takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Returns the flow's end of a connection, and the other end.
 async fn connection() -> (TcpStream, TcpStream) {
@@ -63,7 +63,7 @@ struct Counted {
 impl Counted {
     /// Reads if nothing waits. Returns `false` at the end of the stream.
     async fn pass(&mut self, from: &TcpStream, to: &TcpStream) -> bool {
-        timeout(PATIENCE, from.readable()).await.expect("there is more to read").unwrap();
+        timeout(WAIT_MAX, from.readable()).await.expect("there is more to read").unwrap();
         match self.direction.pass(from, to) {
             Ok((0, _)) => return false,
             Ok((read, written)) => self.count(read, written),
@@ -94,7 +94,7 @@ impl Counted {
     async fn pass_all(&mut self, from: &TcpStream, to: &TcpStream) {
         loop {
             if !self.direction.is_empty() {
-                timeout(PATIENCE, to.writable()).await.expect("somebody reads").unwrap();
+                timeout(WAIT_MAX, to.writable()).await.expect("somebody reads").unwrap();
                 self.write(to);
             } else if !self.pass(from, to).await {
                 return;

@@ -57,7 +57,7 @@ fn each_from_each_side_in_each_phase() {
 }
 
 #[test]
-fn a_timeout_may_be_shorter_than_patience() {
+fn a_timeout_may_be_shorter_than_the_default() {
     let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
     let events = events_with(settings, &script("Cs Ssa Ca C+100 ~3 Ca ~1 Sf Cf Sa"));
     let connections = closed(&events);

@@ -439,7 +439,7 @@ mod tests {
     use super::*;
     use crate::pool::{self, PoolConfig};
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const WAIT_MAX: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn what_was_prepared_is_used() {
@@ -450,10 +450,10 @@ mod tests {
 
         origin.prepare();
         origin.prepare();
-        let (mut socket, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        let (mut socket, _) = timeout(WAIT_MAX, listener.accept()).await.unwrap().unwrap();
         let begun = Instant::now();
         while !origin.connections.has_spare(Instant::now()) {
-            assert!(begun.elapsed() < PATIENCE);
+            assert!(begun.elapsed() < WAIT_MAX);
             tokio::task::yield_now().await;
         }
         origin.prepare();

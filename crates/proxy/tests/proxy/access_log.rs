@@ -18,7 +18,7 @@ use crate::common::{
     refusing_origin,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 struct Logged {
     proxy: Proxy,
@@ -50,7 +50,7 @@ impl Logged {
 }
 
 async fn lines<const COUNT: usize>(path: &Path) -> [String; COUNT] {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     loop {
         let lines: Vec<String> = fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect();
         match lines.try_into() {

@@ -15,7 +15,7 @@ use crate::common::{
     refusing_origin,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 /// The head of a response whose body never arrives.
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
@@ -90,7 +90,7 @@ async fn two_choices_avoid_an_origin_that_does_not_answer() {
             let _ = asking.get().await;
         }
     });
-    timeout(PATIENCE, silent.request()).await.expect("it is drawn as often as the other");
+    timeout(WAIT_MAX, silent.request()).await.expect("it is drawn as often as the other");
     assert_eq!(shares(&fixture, 40).await, counts([("quick", 40)]));
     waiting.abort();
 }
@@ -127,7 +127,7 @@ async fn an_origin_that_fails_requests_is_ejected_and_comes_back() {
     let (pool, origin) = ("pool=\"pool\"", format!("origin=\"{}\"", failing.address));
     fixture.assert_metric(&format!("watari_proxy_origin_healthy{{{pool},{origin}}} 0"));
     fixture.assert_metric(&format!("watari_proxy_origin_ejections_total{{{pool},{origin},cause=\"in_a_row\"}} 1"));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while fixture.get().await.1.unwrap() != "back" {
         assert!(Instant::now() < deadline, "it never comes back");
         sleep(Duration::from_millis(2)).await;

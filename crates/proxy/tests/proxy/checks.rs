@@ -23,7 +23,7 @@ use watari_proxy::{Balance, Check, Config, HttpCheck, HttpVersion, OriginAddress
 use crate::common::pki::Pki;
 use crate::common::{Fixture, pass, refusing_origin};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Responds to checks with the configured status, and to all other requests with its name.
 struct Origin {
@@ -97,7 +97,7 @@ fn available(fixture: &Fixture) -> Vec<bool> {
 }
 
 async fn until(what: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while !what() {
         assert!(Instant::now() < deadline, "in vain");
         sleep(Duration::from_millis(2)).await;

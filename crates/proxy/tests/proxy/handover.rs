@@ -16,7 +16,7 @@ use crate::common::{Fixture, client};
 
 const LEN: u64 = 300_000;
 const CUT_AT: u64 = 100_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 fn resource() -> Resource {
     Resource::new(Content::generated(1, LEN))
@@ -24,15 +24,15 @@ fn resource() -> Resource {
 
 /// A pool of these origins, with a short timeout for stalls.
 fn fixture<'a>(origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
-    patient_fixture(Duration::from_secs(2), origins)
+    fixture_with_timeout(Duration::from_secs(2), origins)
 }
 
-/// * `patience`: the timeout for responses and for pauses. A stall is detected after a tenth of it.
-fn patient_fixture<'a>(patience: Duration, origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
+/// * `timeout`: the timeout for responses and for pauses. A stall is detected after a tenth of it.
+fn fixture_with_timeout<'a>(timeout: Duration, origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
     let mut handover = Handover { length_min: 0, ..Handover::default() };
-    handover.governor.stalled = Some(patience / 10);
+    handover.governor.stalled = Some(timeout / 10);
     let addresses = origins.into_iter().map(|origin| origin.url().parse().unwrap());
-    let limits = Limits { response_timeout: patience, body_timeout: patience, ..Limits::default() };
+    let limits = Limits { response_timeout: timeout, body_timeout: timeout, ..Limits::default() };
     Fixture::of(PoolConfig { limits, handover: Some(handover), ..PoolConfig::plain("pool", addresses) })
 }
 
@@ -53,7 +53,7 @@ struct Received {
 async fn receive(response: Response<Body>) -> Received {
     let mut received = Received { bytes: Vec::new(), error: None };
     let mut body = response.into_body();
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.expect("it comes to an end") {
+    while let Some(frame) = timeout(WAIT_MAX, body.frame()).await.expect("it comes to an end") {
         match frame {
             Ok(frame) => received.bytes.extend_from_slice(frame.data_ref().unwrap()),
             Err(error) => {
@@ -70,7 +70,7 @@ fn transfers(fixture: &Fixture) -> Vec<TransferStatus> {
 }
 
 async fn until(mut what: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while !what() {
         assert!(Instant::now() < deadline, "in vain");
         sleep(Duration::from_millis(2)).await;
@@ -116,9 +116,9 @@ async fn judge(case: &Case, helped: bool) {
     let stage = case.stage(&resource(), Fault::Death { after: CUT_AT });
     let third = Origin::start(resource());
     // An origin that refuses does so at once. The time until the first one ends depends on the machine.
-    let patience = Duration::from_secs(if case.verdict == Verdict::Refused { 60 } else { 2 });
+    let timeout = Duration::from_secs(if case.verdict == Verdict::Refused { 60 } else { 2 });
     let origins = [&stage.first, &stage.second].into_iter().chain(helped.then_some(&third));
-    let fixture = patient_fixture(patience, origins);
+    let fixture = fixture_with_timeout(timeout, origins);
     let response = get(&fixture, None).await;
     assert_eq!(response.status(), 200);
     let coded = response.headers().contains_key("content-encoding");
@@ -231,7 +231,7 @@ async fn a_transfer_moves_by_order_from_one_good_origin_to_the_other() {
     let fixture = fixture([&first, &second]);
     let mut body = get(&fixture, None).await.into_body();
     let (mut at, mut moves) = (0, 0);
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.unwrap() {
+    while let Some(frame) = timeout(WAIT_MAX, body.frame()).await.unwrap() {
         let piece = frame.unwrap().into_data().unwrap();
         assert_eq!(resource.content.difference(at, &piece), None);
         at += piece.len() as u64;
@@ -257,7 +257,7 @@ async fn a_draining_origin_is_left() {
     let beginning = body.frame().await.unwrap().unwrap().into_data().unwrap();
     fixture.proxy.drain(&first.url().parse().unwrap(), true).unwrap();
     let mut received = beginning.to_vec();
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.unwrap() {
+    while let Some(frame) = timeout(WAIT_MAX, body.frame()).await.unwrap() {
         received.extend_from_slice(frame.unwrap().data_ref().unwrap());
         if second.requests().is_empty() {
             sleep(Duration::from_millis(5)).await;
@@ -287,7 +287,7 @@ async fn a_reload_forgets_no_transfer() {
     let moves = || proxy.status().iter().flat_map(|pool| &pool.transfers).map(|transfer| transfer.moves).next();
     assert_eq!(moves(), Some(0));
     proxy.drain(&first.url().parse().unwrap(), true).unwrap();
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.unwrap() {
+    while let Some(frame) = timeout(WAIT_MAX, body.frame()).await.unwrap() {
         received.extend_from_slice(frame.unwrap().data_ref().unwrap());
         if moves() == Some(0) {
             sleep(Duration::from_millis(5)).await;

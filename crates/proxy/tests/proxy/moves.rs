@@ -26,7 +26,7 @@ use crate::common::download::transfers;
 use crate::common::{Fixture, client};
 
 /// Longer than all timeouts together.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 #[test]
 fn what_is_delivered_is_the_file_or_visibly_incomplete() {
@@ -134,7 +134,7 @@ impl Received<'_> {
     /// Whether the body ended without an error.
     async fn all(&mut self, fixture: &Fixture, mut body: Body) -> Result<bool, TestCaseError> {
         loop {
-            let frame = timeout(PATIENCE, body.frame()).await.map_err(|_| TestCaseError::fail("it does not end"))?;
+            let frame = timeout(WAIT_MAX, body.frame()).await.map_err(|_| TestCaseError::fail("it does not end"))?;
             self.moves = transfers(fixture).first().map_or(0, |transfer| transfer.moves);
             let Some(frame) = frame else { return Ok(true) };
             let Ok(frame) = frame else { return Ok(false) };

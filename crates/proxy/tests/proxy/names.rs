@@ -12,7 +12,7 @@ use watari_proxy::{PoolConfig, Resolution, Resolver, Resolving};
 
 use crate::common::{Fixture, ok};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Returns the addresses that were last set, and counts its calls.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Resolver for FixedNames {
 const A: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const B: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// An address without a listener.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+const UNUSED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
 /// Responds to every request on any of its connections with `name`.
 fn serve(listener: TcpListener, name: &'static str, keep: bool) {
@@ -102,7 +102,7 @@ async fn connections_go_to_all_addresses_in_turn() {
 #[tokio::test]
 async fn where_one_address_does_not_answer_the_next_does() {
     let (names, fixture) = stage(Duration::from_hours(1), false).await;
-    names.set(&[NOBODY, B]);
+    names.set(&[UNUSED, B]);
     for _ in 0..4 {
         assert_eq!(get(&fixture).await, "b");
     }
@@ -114,7 +114,7 @@ async fn a_kept_connection_to_an_address_that_is_gone_is_not_used() {
     names.set(&[A]);
     assert_eq!(get(&fixture).await, "a");
     names.set(&[B]);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while get(&fixture).await != "b" {
         assert!(Instant::now() < deadline, "it is never looked up again");
         sleep(Duration::from_millis(2)).await;

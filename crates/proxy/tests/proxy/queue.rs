@@ -22,7 +22,7 @@ use watari_test_origins::{Content, Fault, Moment, Origin, Resource};
 use crate::common::upgrade::{AGREED, LONG, get_echo, join};
 use crate::common::{Fixture, ScriptedOrigin, answer_and_stall, get, get_path, ok, read};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 const LIMIT: usize = 10;
 
 /// An origin that responds as soon as it has its maximum of requests. It counts the most that it ever had.
@@ -95,7 +95,7 @@ async fn the_origin_never_sees_more_than_the_limit_and_all_are_served() {
             read(fixture.proxy.respond(get(), &client).await).await
         });
     }
-    let served = timeout(PATIENCE, clients.join_all()).await.expect("all are served");
+    let served = timeout(WAIT_MAX, clients.join_all()).await.expect("all are served");
     assert!(served.iter().all(|(status, body)| *status == 200 && body.is_ok()));
     assert_eq!(counting.most.load(Ordering::SeqCst), LIMIT);
     assert_eq!(status(&fixture), [load(None, 0, 0)]);
@@ -241,7 +241,7 @@ async fn a_transfer_keeps_its_place_where_it_moves() {
     let fixture = Fixture::of(pool);
     let mut body = fixture.respond(get_path("/file")).await.into_body();
     let mut received = 0;
-    while let Some(frame) = timeout(PATIENCE, body.frame()).await.expect("it comes to an end") {
+    while let Some(frame) = timeout(WAIT_MAX, body.frame()).await.expect("it comes to an end") {
         received += frame.unwrap().data_ref().unwrap().len();
         assert_eq!(status(&fixture), [load(None, usize::from(received < 300_000), 0)]);
     }

@@ -7,15 +7,15 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 /// The longest wait for the other side to read from its full buffer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits until all written bytes are in the other side's buffer, at most for [`PATIENCE`]. It reads the system's list
+/// Waits until all written bytes are in the other side's buffer, at most for [`WAIT_MAX`]. It reads the system's list
 /// of connections, because the `ioctl` for this is not available without `unsafe`.
 pub(super) async fn delivered(socket: &TcpStream) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while Instant::now() < deadline && is_unacknowledged(socket).unwrap_or(false) {
         sleep(PAUSE).await;
     }

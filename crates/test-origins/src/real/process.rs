@@ -17,13 +17,13 @@ use super::{Plan, StartError};
 use crate::raw;
 
 /// Longer than any server takes to start or to end on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Debian's `nobody` and `nogroup`.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_ID: u32 = 65534;
 
 /// The file with the output of a server, in its directory.
 const OUTPUT: &str = "output";
@@ -57,7 +57,7 @@ impl Process {
     }
 
     fn wait_until_it_answers(&mut self, address: SocketAddr) -> Result<(), StartError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while !answers(address) {
             let (program, output) = (self.program, self.output());
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
@@ -85,7 +85,7 @@ impl Drop for Process {
         self.signal(self.end);
         // It may be stopped (SIGSTOP).
         self.signal(Signal::CONT);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while self.child.try_wait().is_ok_and(|status| status.is_none()) {
             if Instant::now() > deadline {
                 let _ = self.child.kill();
@@ -116,7 +116,7 @@ fn furnish(dir: &Path, plan: &Plan) -> io::Result<()> {
 }
 
 fn give(path: &Path) -> io::Result<()> {
-    if geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
+    if geteuid().is_root() { chown(path, Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID)) } else { Ok(()) }
 }
 
 fn spawn(program: &Path, plan: Plan, dir: &Path) -> io::Result<Child> {
@@ -127,12 +127,12 @@ fn spawn(program: &Path, plan: Plan, dir: &Path) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     if geteuid().is_root() {
         // This drops the other groups, too.
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED_ID).gid(UNPRIVILEGED_ID);
     }
     command.spawn()
 }
 
 /// Whether it sends any answer.
 fn answers(address: SocketAddr) -> bool {
-    raw::ask_within(PATIENCE, address, "HEAD", "/", &[]).is_ok()
+    raw::ask_within(WAIT_MAX, address, "HEAD", "/", &[]).is_ok()
 }

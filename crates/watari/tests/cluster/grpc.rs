@@ -11,7 +11,7 @@ use tonic::{Code, Request, Status};
 
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
-use crate::harness::wait::{PATIENCE, until};
+use crate::harness::wait::{WAIT_MAX, until};
 use crate::harness::{Cluster, Content, Plan};
 use client::{Client, text};
 use origin::Origin;
@@ -63,7 +63,7 @@ impl Site {
         let _entered = self.runtime.enter();
         for service in SERVICES {
             let client = Client::new(self.cluster.clients.any(), self.cluster.service, service);
-            let acting = async { tokio::time::timeout(PATIENCE, act(client)).await };
+            let acting = async { tokio::time::timeout(WAIT_MAX, act(client)).await };
             self.runtime.block_on(acting).unwrap_or_else(|_| panic!("{service} hangs"));
         }
     }

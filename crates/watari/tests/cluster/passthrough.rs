@@ -14,7 +14,7 @@ use crate::clients::http::Http;
 use crate::clients::raw::listen;
 use crate::clients::tls::{Taste, Tls, dial, reset};
 use crate::harness::pattern::pattern;
-use crate::harness::wait::{PATIENCE, until};
+use crate::harness::wait::{WAIT_MAX, until};
 use crate::harness::{Cluster, Plan};
 
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
@@ -23,7 +23,7 @@ const REFUSED: &str = "watari_dispatcher_connections_refused_total";
 /// port when the backend has ended.
 fn backend() -> TcpListener {
     let backend = TcpListener::bind((LoopbackAddresses::draw().take().ip(), 0)).unwrap();
-    SockRef::from(&backend).set_read_timeout(Some(PATIENCE)).unwrap();
+    SockRef::from(&backend).set_read_timeout(Some(WAIT_MAX)).unwrap();
     backend
 }
 
@@ -50,7 +50,7 @@ fn answer_one(backend: &TcpListener, answer: Vec<u8>) -> JoinHandle<(Header, Vec
     let backend = backend.try_clone().unwrap();
     thread::spawn(move || {
         let mut stream = backend.accept().unwrap().0;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
         let mut received = Vec::new();
         stream.read_to_end(&mut received).unwrap();
         stream.write_all(&answer).unwrap();
@@ -143,7 +143,7 @@ fn a_reset_goes_through_both_ways() {
         let (_, mut client) = connect(&cluster);
         client.write_all(&hello("raw.test", 500)).unwrap();
         let mut served = backend.accept().unwrap().0;
-        served.set_read_timeout(Some(PATIENCE)).unwrap();
+        served.set_read_timeout(Some(WAIT_MAX)).unwrap();
         served.read_exact(&mut [0; 20]).unwrap();
         (client, served)
     };
@@ -190,7 +190,7 @@ fn rules_change_at_a_reload() {
         let (_, mut client) = connect(&cluster);
         client.write_all(&hello("raw.test", 500)).unwrap();
         let mut served = backend.accept().unwrap().0;
-        served.set_read_timeout(Some(PATIENCE)).unwrap();
+        served.set_read_timeout(Some(WAIT_MAX)).unwrap();
         served.read_exact(&mut [0; 20]).unwrap();
         (client, served)
     };

@@ -155,14 +155,14 @@ fn keys_that_are_rotated_under_load_forget_nothing() {
             ctl::rotate_keys(&cluster.node(agent).admin());
         }
         until("the new keys seal everywhere", || {
-            cluster.agents().all(|agent| newest_seed_age_s(&agent.admin()) > RIPENING_S)
+            cluster.agents().all(|agent| newest_seed_age_s(&agent.admin()) > ACTIVATION_DELAY_S)
         });
     });
     visits.check(&BY_TICKETS, 0);
 }
 
 /// The time that an agent has a new key before it seals with it, in seconds.
-const RIPENING_S: u64 = 5;
+const ACTIVATION_DELAY_S: u64 = 5;
 
 fn newest_seed_age_s(admin: &Path) -> u64 {
     ctl::sessions(admin).unwrap()["newest_seed_age_s"].as_u64().unwrap()

@@ -20,9 +20,9 @@ const RESUMPTIONS: u32 = 50;
 /// The most checks of resumption by a scanner.
 const LOOKS_MAX: usize = 5;
 
-/// The time before new ticket keys are used, in seconds. All agents have them then (`RIPENING` in
+/// The time before new ticket keys are used, in seconds. All agents have them then (`ACTIVATION_DELAY` in
 /// `agent::sessions::tickets`).
-const RIPENING_S: u64 = 5;
+const ACTIVATION_DELAY_S: u64 = 5;
 
 /// Findings of testssl.sh about this site, and not about Watari.
 const NOT_OURS: [(&str, &str); 2] = [
@@ -68,7 +68,7 @@ fn start() -> Cluster {
     // Before that, a resumed session gets a ticket of newer keys, and scanners take it for a new session.
     until("the keys of tickets are those that stay", || {
         let age = |agent: &Node| sessions(&agent.admin())?["newest_seed_age_s"].as_u64();
-        cluster.agents().all(|agent| age(agent).is_some_and(|age| age > RIPENING_S + 1))
+        cluster.agents().all(|agent| age(agent).is_some_and(|age| age > ACTIVATION_DELAY_S + 1))
     });
     cluster
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::example::{block, set_up, shell, wait_until_linked};
-use crate::support::{PATIENCE, Running, own_loopback, told, watari};
+use crate::support::{Running, WAIT_MAX, own_loopback, told, watari};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -144,7 +144,7 @@ fn start(dir: &Path, program: &str, arguments: &[&str], service: SocketAddr) -> 
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begin.elapsed() < WAIT_MAX, "waited in vain until {what}");
         thread::sleep(PAUSE);
     }
 }

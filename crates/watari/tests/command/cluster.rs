@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-use crate::support::{Ended, PATIENCE, Running, own_loopback, told, watari, write_key};
+use crate::support::{Ended, Running, WAIT_MAX, own_loopback, told, watari, write_key};
 
 const HOST: &str = "site.test";
 /// More bytes than all buffers between an agent and a client that does not read.
@@ -130,7 +130,7 @@ fn until(list: impl Fn() -> Vec<Value>, is_so: impl Fn(&[Value]) -> bool) {
         if is_so(&list) {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "{list:?}");
+        assert!(begin.elapsed() < WAIT_MAX, "{list:?}");
     }
 }
 
@@ -144,7 +144,7 @@ impl Client {
 
     fn connect(service: SocketAddr, tls: &Arc<ClientConfig>) -> Self {
         let socket = TcpStream::connect(service).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
         let connection = ClientConnection::new(tls.clone(), ServerName::try_from(HOST).unwrap()).unwrap();
         Self(BufReader::new(StreamOwned::new(connection, socket)))
     }

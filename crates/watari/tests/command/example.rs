@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Running, own_loopback, told, watari};
+use crate::support::{Running, WAIT_MAX, own_loopback, told, watari};
 
 #[test]
 fn two_agents_run_as_the_readme_says() {
@@ -102,7 +102,7 @@ pub(crate) fn wait_until_linked(dir: &Path, node: &str) {
         if nodes.iter().all(|node| node["up"] == true && node["available"] != false) {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "{nodes:?}");
+        assert!(begin.elapsed() < WAIT_MAX, "{nodes:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use watari_test_origins::LoopbackAddresses;
 
-use super::support::{PATIENCE, Running};
+use super::support::{Running, WAIT_MAX};
 
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ impl Nginx {
         let (plain, tls) = (addresses.take(), addresses.take());
         configure(directory, plain, tls, more);
         let mut process = Running(spawn(directory));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while TcpStream::connect(tls).is_err() {
             assert!(process.0.try_wait().unwrap().is_none(), "{}", log(directory, "error.log"));
             assert!(Instant::now() < deadline, "nginx does not come up: {}", log(directory, "error.log"));

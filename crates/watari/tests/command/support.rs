@@ -14,7 +14,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Far longer than any step takes. A test that hangs fails after it.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The result of a command that has ended.
 pub(crate) struct Ended {
@@ -92,8 +92,8 @@ impl Running {
 
 /// Waits until a process has ended. Its descriptor is readable then (`pidfd_open(2)`).
 pub(crate) fn wait(process: &OwnedFd) {
-    let patience = Timespec::try_from(PATIENCE).unwrap();
-    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)));
+    let timeout = Timespec::try_from(WAIT_MAX).unwrap();
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)));
     assert_eq!(ended.unwrap(), 1);
 }
 
@@ -137,7 +137,7 @@ impl Demo {
 pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram) {
     let path = dir.join(format!("{name}.notify"));
     let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(WAIT_MAX)).unwrap();
     (path, manager)
 }
 

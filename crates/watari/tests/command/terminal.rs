@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::support::{PATIENCE, Running};
+use crate::support::{Running, WAIT_MAX};
 
 /// A command in the foreground of a terminal of its own, with 80 columns and 24 rows.
 pub(crate) struct Terminal {
@@ -56,7 +56,7 @@ impl Terminal {
 
     /// Waits until the command has written `text`.
     pub(crate) fn wait_for(&self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while !self.output.lock().unwrap().contains(text) {
             assert!(Instant::now() < deadline, "no {text:?} in {}", self.output.lock().unwrap());
             thread::sleep(Duration::from_millis(5));

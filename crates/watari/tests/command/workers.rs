@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Running, command, watari};
+use crate::support::{Running, WAIT_MAX, command, watari};
 
 /// A server that responds to every request, and counts requests and connections.
 struct Server {
@@ -74,7 +74,7 @@ fn serve(mut stream: &TcpStream, requests: &AtomicU64) {
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(5));

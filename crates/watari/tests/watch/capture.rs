@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use watari_packets::capture_file::{Reader, Writer};
 use watari_packets::{Decoded, Decoder, Frame, LinkType, Timestamp};
 
-use crate::namespace::{PATIENCE, POLL, Running};
+use crate::namespace::{POLL, Running, WAIT_MAX};
 
 /// An address without a listener in a test's namespace. A connection to it marks the end of a capture.
 const MARK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
@@ -50,7 +50,7 @@ impl Capture {
     /// mark, to a port that refuses it.
     pub(crate) fn stop(mut self) {
         assert!(TcpStream::connect(MARK).is_err(), "somebody listens at {MARK}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while !has_mark(&self.file) {
             assert!(Instant::now() < deadline, "the capture is not written");
             thread::sleep(POLL);

@@ -15,7 +15,7 @@ use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::capture::{Captured, write};
 use crate::live::certificates;
-use crate::namespace::{PATIENCE, POLL, Running, is_inside};
+use crate::namespace::{POLL, Running, WAIT_MAX, is_inside};
 use crate::rows::{connections, spans};
 
 /// Exit status and error message.
@@ -139,7 +139,7 @@ fn what_is_fed_is_said_soon() {
         output.read_line(&mut line).unwrap();
         line
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     // Frames without new information.
     while !reading.is_finished() {
         assert!(Instant::now() < deadline, "nothing is said");

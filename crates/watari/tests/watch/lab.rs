@@ -14,7 +14,7 @@ use tempfile::tempdir;
 
 use crate::capture::Capture;
 use crate::live::{Change, METRICS, Receiver, Watching, certificates, get};
-use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
+use crate::namespace::{POLL, Running, WAIT_MAX, is_inside, wait_for};
 use crate::rows::{Shares, SpanRow, spans};
 
 const SERVER: &str = "127.0.0.1:8080";
@@ -177,7 +177,7 @@ fn load(dir: &Path) -> Child {
 
 /// Waits until many clients have given up: nginx logs 499 for each.
 fn wait_for_aborts(dir: &Path) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     let aborts = || fs::read_to_string(dir.join("access.log")).unwrap().lines().filter(|line| *line == "499").count();
     while aborts() < ABORTS {
         assert!(Instant::now() < deadline, "{} clients gave up", aborts());

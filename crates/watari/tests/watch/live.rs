@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::tempdir;
 
 use crate::command::knock;
-use crate::namespace::{PATIENCE, POLL, Running, is_inside, run, wait_for};
+use crate::namespace::{POLL, Running, WAIT_MAX, is_inside, run, wait_for};
 use crate::rows::Row;
 
 /// The address of a sensor's metrics.
@@ -73,7 +73,7 @@ impl Watching {
     }
 
     pub(crate) fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while !is_so() {
             let said = || fs::read_to_string(&self.said).unwrap();
             let printed = || fs::read_to_string(&self.printed).unwrap().chars().take(2000).collect::<String>();
@@ -216,7 +216,7 @@ fn nobody_has_to_read() {
         return;
     }
     let mut watching = piped(Stdio::null());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     let refused = || {
         let seen = get(METRICS, "/metrics", "localhost");
         let of = "watari_watch_connections_ended_total{sensor=\"here\",server=\"127.0.0.1:9\",ending=\"REFUSED\"} ";
@@ -246,7 +246,7 @@ fn a_reader_may_go_away() {
     }
     let mut watching = piped(Stdio::piped());
     drop(watching.0.stdout.take());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     let code = loop {
         assert!(Instant::now() < deadline, "it goes on");
         assert!(TcpStream::connect("127.0.0.1:9").is_err());

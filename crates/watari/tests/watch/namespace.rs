@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far longer than any step takes. A test that hangs fails after it.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
@@ -80,7 +80,7 @@ impl Drop for Running {
 
 /// Waits until the server accepts connections.
 pub(crate) fn wait_for(server: SocketAddr) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while TcpStream::connect(server).is_err() {
         assert!(Instant::now() < deadline, "nobody listens at {server}");
         thread::sleep(POLL);
@@ -90,7 +90,7 @@ pub(crate) fn wait_for(server: SocketAddr) {
 /// A program that is killed if it does not end.
 pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new("timeout");
-    command.args([&PATIENCE.as_secs().to_string(), name]);
+    command.args([&WAIT_MAX.as_secs().to_string(), name]);
     command
 }
 

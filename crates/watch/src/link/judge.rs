@@ -111,7 +111,7 @@ impl Judge {
         let mut board = self.board();
         let link = board.link(sensor.as_str())?;
         let opened = state.books.open(sensor, run, before);
-        (link.is_there, link.lost) = (true, opened.taken.missed);
+        (link.is_connected, link.lost) = (true, opened.taken.missed);
         if opened.is_new {
             board.renew(sensor.as_str());
         }
@@ -203,7 +203,7 @@ impl Drop for Seat {
         if state.seats.get(&self.sensor).is_some_and(|seat| seat.number == self.number) {
             state.seats.remove(&self.sensor);
             if let Some(link) = self.judge.board().link(self.sensor.as_str()) {
-                link.is_there = false;
+                link.is_connected = false;
             }
         }
     }

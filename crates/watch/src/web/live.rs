@@ -17,17 +17,17 @@ use super::Body;
 const BEFORE: Bytes = Bytes::from_static(b"event: board\ndata: ");
 const AFTER: Bytes = Bytes::from_static(b"\n\n");
 /// A comment, which shows both ends that the peer is alive.
-const NOTHING: Bytes = Bytes::from_static(b":\n\n");
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// The latest tick, and each later one.
 pub(super) fn respond(
     ticks: watch::Receiver<Bytes>,
-    keep_alive: Duration,
+    comment_interval: Duration,
     shutdown: CancellationToken,
 ) -> Response<Body> {
     // The channel has room for one tick, which waits for the previous one.
     let (sender, body) = Channel::new(1);
-    tokio::spawn(shutdown.run_until_cancelled_owned(push(ticks, sender, keep_alive)));
+    tokio::spawn(shutdown.run_until_cancelled_owned(push(ticks, sender, comment_interval)));
     head(Either::Right(body))
 }
 
@@ -40,16 +40,16 @@ pub(super) fn head(body: Body) -> Response<Body> {
 }
 
 /// Sends ticks until the viewer or their source ends.
-async fn push(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep_alive: Duration) {
+async fn push(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, comment_interval: Duration) {
     ticks.mark_changed();
     loop {
-        let changed = match timeout(keep_alive, ticks.changed()).await {
+        let changed = match timeout(comment_interval, ticks.changed()).await {
             Ok(Ok(())) => {
                 let tick = ticks.borrow_and_update().clone();
                 event(&mut viewer, tick).await
             }
             Ok(Err(_)) => return,
-            Err(_) => viewer.send_data(NOTHING).await,
+            Err(_) => viewer.send_data(COMMENT).await,
         };
         if changed.is_err() {
             return;

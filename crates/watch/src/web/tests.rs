@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use watari_endings::{Profile, Tally};
 use watari_packets::Timestamp;
@@ -16,22 +17,27 @@ const LONG: Duration = Duration::from_secs(30);
 /// The last part of an event, as a chunk (RFC 9112, section 7.1).
 const EVENT_END: &str = "2\r\n\n\n\r\n";
 
-/// A page with one server, and the sender of its ticks.
-struct Page {
+/// The endpoint of a page with one server, and the sender of its ticks.
+struct Fixture {
     address: SocketAddr,
     ticks: watch::Sender<Bytes>,
     shutdown: CancellationToken,
 }
 
-impl Page {
-    fn new(limits: Limits) -> Self {
+impl Fixture {
+    fn new() -> Self {
+        Self::with(LIMITS, COMMENT_INTERVAL)
+    }
+
+    fn with(limits: Limits, comment_interval: Duration) -> Self {
         let board = Arc::new(Mutex::new(board()));
         let (ticks, seen) = watch::channel(tick(&board));
         let site = Site { board, ticks: seen, names: vec!["watch.example".to_owned()] };
-        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        serve_within(limits, listener, site, shutdown.clone()).unwrap();
+        let page = Page { site, comment_interval, shutdown: shutdown.clone() };
+        Endpoint::new("a test", limits, page, shutdown.clone()).listen_std(listener).unwrap();
         Self { address, ticks, shutdown }
     }
 
@@ -44,9 +50,9 @@ impl Page {
         let mut stream = self.connect().await;
         let head = format!("{request} HTTP/1.1\r\nconnection: close\r\n{fields}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
+        let mut response = Vec::new();
+        timeout(LONG, stream.read_to_end(&mut response)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&response).into_owned()
     }
 
     async fn get(&self, target: &str) -> String {
@@ -85,14 +91,14 @@ async fn read_to(stream: &mut TcpStream, wanted: &str) -> String {
     String::from_utf8(all).unwrap()
 }
 
-fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = answer.split("\r\n\r\n").next()?.lines();
+fn header<'a>(response: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = response.split("\r\n\r\n").next()?.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 #[tokio::test]
-async fn each_resource_answers_and_others_say_what_is_wrong() {
-    let page = Page::new(Limits::USUAL);
+async fn each_resource_is_served_and_errors_have_a_reason() {
+    let page = Fixture::new();
     let course = "/api/course?sensor=a+%3Cb%3E+%26+%C3%BC&server=192.0.2.1:443";
     let cases = [
         ("GET /", "200 OK", "<div id=\"page\">"),
@@ -109,35 +115,35 @@ async fn each_resource_answers_and_others_say_what_is_wrong() {
         ("DELETE /", "405 Method Not Allowed", "only GET and HEAD\n"),
     ];
     for (request, status, part) in cases {
-        let answer = page.ask(request, "host: localhost\r\n").await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
-        assert!(answer.contains(part), "{request}: {answer}");
-        let policy = header(&answer, "content-security-policy").unwrap();
+        let response = page.ask(request, "host: localhost\r\n").await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {response}");
+        assert!(response.contains(part), "{request}: {response}");
+        let policy = header(&response, "content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
-        assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
+        assert_eq!(header(&response, "x-content-type-options"), Some("nosniff"));
     }
 }
 
 #[tokio::test]
 async fn head_is_answered_without_content() {
-    let page = Page::new(Limits::USUAL);
+    let page = Fixture::new();
     for target in ["/", "/licences.txt", "/api/board", "/api/live"] {
-        let answer = page.ask(&format!("HEAD {target}"), "host: localhost\r\n").await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+        let response = page.ask(&format!("HEAD {target}"), "host: localhost\r\n").await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        assert!(response.ends_with("\r\n\r\n"), "{response}");
     }
 }
 
 #[tokio::test]
-async fn what_may_be_kept_is_kept() {
-    let page = Page::new(Limits::USUAL);
+async fn assets_are_cached_by_etag_and_the_board_is_not() {
+    let page = Fixture::new();
     for asset in assets::all() {
-        let answer = page.get(asset.path).await;
+        let response = page.get(asset.path).await;
         let is_page = asset.path == "/";
-        let caching = header(&answer, "cache-control").unwrap();
+        let caching = header(&response, "cache-control").unwrap();
         assert_eq!(caching.contains("immutable"), !is_page && asset.path != "/licences.txt", "{}", asset.path);
-        let etag = header(&answer, "etag").unwrap();
+        let etag = header(&response, "etag").unwrap();
         let known = format!("host: localhost\r\nif-none-match: \"x\", W/{etag}\r\n");
         let again = page.ask(&format!("GET {}", asset.path), &known).await;
         assert!(again.starts_with("HTTP/1.1 304 Not Modified\r\n"), "{again}");
@@ -147,8 +153,8 @@ async fn what_may_be_kept_is_kept() {
 }
 
 #[tokio::test]
-async fn the_page_asks_for_what_is_there_and_runs_nothing_of_its_own() {
-    let page = Page::new(Limits::USUAL);
+async fn the_page_loads_existing_files_and_has_no_inline_script() {
+    let page = Fixture::new();
     let html = page.get("/").await;
     let named: Vec<_> = html.split('"').filter(|part| part.starts_with('/')).collect();
     assert_eq!(named.len(), 3, "{html}");
@@ -160,24 +166,24 @@ async fn the_page_asks_for_what_is_there_and_runs_nothing_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_name_of_somebody_else_is_not_answered() {
-    let page = Page::new(Limits::USUAL);
+async fn a_foreign_host_name_is_refused() {
+    let page = Fixture::new();
     for fields in ["host: evil.example\r\n", "host: localhost\r\nhost: localhost\r\n", "host: a b\r\n", ""] {
-        let answer = page.ask("GET /api/board", fields).await;
-        assert!(!answer.contains("192.0.2.1"), "{fields}: {answer}");
-        assert!(answer.starts_with("HTTP/1.1 421 ") || answer.starts_with("HTTP/1.1 400 "), "{fields}: {answer}");
+        let response = page.ask("GET /api/board", fields).await;
+        assert!(!response.contains("192.0.2.1"), "{fields}: {response}");
+        assert!(response.starts_with("HTTP/1.1 421 ") || response.starts_with("HTTP/1.1 400 "), "{fields}: {response}");
     }
     let absolute = page.ask("GET http://evil.example/api/board", "host: localhost\r\n").await;
     assert!(absolute.starts_with("HTTP/1.1 421 "), "{absolute}");
     for host in ["watch.example:8484", "127.0.0.1", "[::1]:1"] {
-        let answer = page.ask("GET /api/board", &format!("host: {host}\r\n")).await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {answer}");
+        let response = page.ask("GET /api/board", &format!("host: {host}\r\n")).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {response}");
     }
 }
 
 #[tokio::test]
-async fn viewers_get_the_latest_at_once_and_each_that_follows() {
-    let page = Page::new(Limits::USUAL);
+async fn a_live_stream_begins_with_the_latest_tick() {
+    let page = Fixture::new();
     let mut viewers = [page.live().await, page.live().await];
     for viewer in &mut viewers {
         let begin = read_to(viewer, EVENT_END).await;
@@ -193,88 +199,35 @@ async fn viewers_get_the_latest_at_once_and_each_that_follows() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_is_there() {
-    let page = Page::new(Limits { keep_alive: Duration::from_millis(20), ..Limits::USUAL });
+async fn a_live_stream_without_ticks_has_comments() {
+    let page = Fixture::with(LIMITS, Duration::from_millis(20));
     read_to(&mut page.live().await, "\r\n:\n\n\r\n").await;
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_cut_off_and_others_are_not_held_up() {
-    let page = Page::new(Limits { patience: Duration::from_secs(2), ..Limits::USUAL });
-    let mut lazy = page.live().await;
+async fn a_viewer_that_does_not_read_is_disconnected_and_others_are_not_delayed() {
+    let page = Fixture::with(Limits { write_timeout: Some(Duration::from_secs(2)), ..LIMITS }, COMMENT_INTERVAL);
+    let mut slow = page.live().await;
     let mut eager = page.live().await;
     read_to(&mut eager, EVENT_END).await;
     let large = Bytes::from(vec![b'x'; 1 << 20]);
     // The task of the slow viewer holds a receiver of ticks until it ends.
     let begun = Instant::now();
-    let watched = || page.ticks.receiver_count();
-    assert_eq!(watched(), 3);
-    while watched() > 2 {
+    let receivers = || page.ticks.receiver_count();
+    assert_eq!(receivers(), 3);
+    while receivers() > 2 {
         assert!(begun.elapsed() < LONG, "it is still there");
         page.ticks.send_replace(large.clone());
         read_to(&mut eager, EVENT_END).await;
     }
     let mut rest = Vec::new();
-    let _ = timeout(LONG, lazy.read_to_end(&mut rest)).await.unwrap();
-    assert!(rest.len() < 16 << 20, "{} octets were held for it", rest.len());
+    let _ = timeout(LONG, slow.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.len() < 16 << 20, "{} bytes were buffered for it", rest.len());
 }
 
 #[tokio::test]
-async fn connections_are_limited_and_places_are_given_back() {
-    let page = Page::new(Limits { connections_max: 2, ..Limits::USUAL });
-    let (mut first, mut second) = (page.live().await, page.live().await);
-    read_to(&mut first, EVENT_END).await;
-    read_to(&mut second, EVENT_END).await;
-    let mut third = page.live().await;
-    let mut nothing = Vec::new();
-    // The server closed it with an unread request, which may cause a reset.
-    let _ = timeout(LONG, third.read_to_end(&mut nothing)).await.unwrap();
-    assert!(nothing.is_empty());
-    drop(first);
-    let begun = Instant::now();
-    loop {
-        let mut next = page.connect().await;
-        let asked = next.write_all(b"GET /api/board HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
-        let mut answer = Vec::new();
-        if asked.is_ok() && timeout(LONG, next.read_to_end(&mut answer)).await.unwrap().is_ok() && !answer.is_empty() {
-            return;
-        }
-        assert!(begun.elapsed() < LONG, "no place is given back");
-    }
-}
-
-#[tokio::test]
-async fn a_head_that_does_not_come_is_not_waited_for() {
-    let page = Page::new(Limits { head_max: Duration::from_secs(2), ..Limits::USUAL });
-    let mut stream = page.connect().await;
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: local").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap();
-    assert!(!String::from_utf8_lossy(&answer).contains("200"));
-    let mut kept = page.connect().await;
-    kept.write_all(b"GET /api/board HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = timeout(LONG, kept.read_to_end(&mut answer)).await.expect("an idle connection is closed");
-    assert!(String::from_utf8_lossy(&answer).contains("192.0.2.1"));
-}
-
-#[tokio::test]
-async fn a_head_that_is_too_long_is_refused() {
-    let page = Page::new(Limits::USUAL);
-    let mut stream = page.connect().await;
-    let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(2 * ON_ITS_WAY_MAX));
-    // The server closed it with unread bytes. That may cause a reset, without an answer or with a part of it.
-    let mut answer = Vec::new();
-    if stream.write_all(head.as_bytes()).await.is_ok() {
-        let _ = timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap();
-    }
-    let answer = String::from_utf8_lossy(&answer);
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
-}
-
-#[tokio::test]
-async fn the_end_ends_all() {
-    let page = Page::new(Limits::USUAL);
+async fn shutdown_ends_live_streams_and_the_listener() {
+    let page = Fixture::new();
     let mut viewer = page.live().await;
     read_to(&mut viewer, EVENT_END).await;
     page.shutdown.cancel();

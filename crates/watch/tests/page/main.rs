@@ -238,7 +238,7 @@ fn a_link_shows_the_two_sides_of_a_cache_beside_each_other() {
 #[test]
 fn a_sensor_that_is_away_is_seen_to_be_away() {
     let Some((mut browser, mut feed)) = looking() else { return };
-    let there = Link { is_there: true, clock_offset_ns: Some(2_345_000_000), lost: 0, refused: 0 };
+    let there = Link { is_connected: true, clock_offset_ns: Some(2_345_000_000), lost: 0, refused: 0 };
     feed.link("outside", there);
     feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
     browser.wait(&format!("document.querySelector(\"{}\")", row(FRONT)));
@@ -248,7 +248,7 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
     assert_eq!(browser.count(".away, .unheard, .then"), 0);
     let heard = browser.text(".clock");
 
-    feed.link("outside", Link { is_there: false, lost: 7, refused: 2, ..there });
+    feed.link("outside", Link { is_connected: false, lost: 7, refused: 2, ..there });
     feed.pass_many(5, &[("inside", BACK, NORMAL)]);
     let then = format!("last report at {heard}");
     browser.wait_text(".away", "A sensor is disconnected");
@@ -288,10 +288,10 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
 }
 
 #[test]
-fn a_sensor_that_has_said_nothing_yet_is_there() {
+fn a_sensor_that_has_said_nothing_yet_is_connected() {
     let Some(browser) = Browser::launch() else { return };
     let mut feed = Feed::new();
-    feed.link("new", Link { is_there: true, ..Link::default() });
+    feed.link("new", Link { is_connected: true, ..Link::default() });
     feed.pass(&[]);
     let (mut browser, mut feed) = show(browser, feed);
     browser.wait_text("main", "No server is watched yet");

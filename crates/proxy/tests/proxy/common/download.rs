@@ -13,7 +13,7 @@ use watari_test_origins::Content;
 use super::{Fixture, client};
 
 /// Longer than any piece takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A response that is being received.
 pub(crate) struct Download {
@@ -38,7 +38,7 @@ impl Download {
 
     /// The length of the next piece, or `None` at the end. The error is the cause if the response is cut.
     pub(crate) async fn piece(&mut self) -> Result<Option<usize>, String> {
-        let Some(frame) = timeout(PATIENCE, self.body.frame()).await.expect("it comes to an end") else {
+        let Some(frame) = timeout(WAIT_MAX, self.body.frame()).await.expect("it comes to an end") else {
             self.ended = true;
             return Ok(None);
         };
@@ -73,7 +73,7 @@ pub(crate) fn transfers(fixture: &Fixture) -> Vec<TransferStatus> {
 
 /// Waits until the condition holds.
 pub(crate) async fn until(mut what: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     while !what() {
         assert!(Instant::now() < deadline, "in vain");
         sleep(Duration::from_millis(2)).await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use watari_proxy::{Governor, Handover, Limits, OriginAddress, OriginConfig, PoolConfig};
 use watari_test_origins::{Content, Fault, Manners, Moment, Origin, Resource};
 
-use super::{CUT_AT, LEN, PATIENCE, get, receive, resource, until};
+use super::{CUT_AT, LEN, WAIT_MAX, get, receive, resource, until};
 use crate::common::download::Download;
 use crate::common::{Fixture, pass};
 
@@ -20,20 +20,20 @@ const STALLED: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(50);
 
 /// A pool in which only `handover.stalled` is short: no other timeout ends a wait.
-fn patient_pool() -> PoolConfig {
+fn pool_with_stall_timeout() -> PoolConfig {
     let mut handover = Handover { length_min: 0, ..Handover::default() };
     handover.governor.stalled = Some(STALLED);
     let limits = Limits { response_timeout: LONG, body_timeout: LONG, ..Limits::default() };
     PoolConfig { limits, handover: Some(handover), ..PoolConfig::plain("pool", []) }
 }
 
-fn patient(origins: impl IntoIterator<Item = String>) -> Fixture {
-    of(origins, patient_pool())
+fn stall_fixture(origins: impl IntoIterator<Item = String>) -> Fixture {
+    of(origins, pool_with_stall_timeout())
 }
 
 /// Such a pool, in which a stall moves no transfer.
-fn obedient(origins: impl IntoIterator<Item = String>) -> Fixture {
-    let mut pool = patient_pool();
+fn fixture_without_stalls(origins: impl IntoIterator<Item = String>) -> Fixture {
+    let mut pool = pool_with_stall_timeout();
     pool.handover.as_mut().unwrap().governor.stalled = None;
     of(origins, pool)
 }
@@ -66,7 +66,7 @@ async fn a_silent_origin_is_left() {
     for after in [1, 5000, CUT_AT, LEN - 1] {
         let first = Origin::faulty(resource(), Moment::Transfer, Fault::Stall { after });
         let second = Origin::start(resource());
-        let fixture = patient([first.url(), second.url()]);
+        let fixture = stall_fixture([first.url(), second.url()]);
         assert_complete(&fixture).await;
         assert_moved(&fixture, &second, "stalled");
     }
@@ -76,7 +76,7 @@ async fn a_silent_origin_is_left() {
 async fn a_crawling_origin_is_left() {
     let first = Origin::faulty(resource(), Moment::Transfer, Fault::Crawl { after: CUT_AT, every: STEP });
     let second = Origin::start(resource());
-    let fixture = patient([first.url(), second.url()]);
+    let fixture = stall_fixture([first.url(), second.url()]);
     assert_complete(&fixture).await;
     assert_moved(&fixture, &second, "stalled");
 }
@@ -108,7 +108,7 @@ async fn by_default_a_silent_origin_is_left_long_before_its_response_is_given_up
 async fn a_silent_origin_that_is_drained_is_left_at_once() {
     let first = Origin::faulty(resource(), Moment::Transfer, Fault::Stall { after: CUT_AT });
     let second = Origin::start(resource());
-    let fixture = obedient([first.url(), second.url()]);
+    let fixture = fixture_without_stalls([first.url(), second.url()]);
     let content = resource().content;
     let mut download = Download::begin(&fixture, "/file", &content).await;
     download.read_to(CUT_AT).await.unwrap();
@@ -128,7 +128,7 @@ async fn an_origin_that_falls_silent_before_the_seam_is_left() {
         let first = Origin::faulty(resource.clone(), Moment::Transfer, fault);
         let second = Origin::start(resource.clone());
         let late = relay(second.address(), Duration::from_millis(500)).await;
-        let fixture = obedient([first.url(), late.clone()]);
+        let fixture = fixture_without_stalls([first.url(), late.clone()]);
         let mut download = Download::begin(&fixture, "/file", &resource.content).await;
         download.read_to(BEGUN).await.unwrap();
         // The delay of its responses has been measured.
@@ -148,7 +148,7 @@ async fn an_origin_that_does_not_answer_is_not_waited_for_while_there_is_another
         let (first, third) = (Origin::faulty(resource(), Moment::Transfer, fault), Origin::start(resource()));
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let silent = format!("http://{}", silent.local_addr().unwrap()).parse::<OriginAddress>().unwrap();
-        let mut pool = patient_pool();
+        let mut pool = pool_with_stall_timeout();
         // It is asked before the third one.
         pool.origins = vec![origin(&first), OriginConfig { address: silent, weight: 100 }, origin(&third)];
         let fixture = Fixture::of(pool);
@@ -162,7 +162,7 @@ async fn after_a_refusal_the_next_origin_is_asked_without_delay() {
     let first = Origin::faulty(resource(), Moment::Transfer, Fault::Stall { after: CUT_AT });
     let second = Origin::faulty(resource(), Moment::Ranged, Fault::Status(404));
     let third = Origin::start(resource());
-    let fixture = patient([first.url(), second.url(), third.url()]);
+    let fixture = stall_fixture([first.url(), second.url(), third.url()]);
     assert_complete(&fixture).await;
     assert_moved(&fixture, &third, "stalled");
 }
@@ -174,7 +174,7 @@ async fn where_all_origins_crawl_the_transfer_ends_visibly() {
     let faults = vec![(Moment::Whole, crawl(CUT_AT)), (Moment::Ranged, crawl(0))];
     let crawl = || Origin::start_with(resource(), Manners { faults: faults.clone(), ..Manners::default() });
     for origins in [vec![crawl()], vec![crawl(), crawl()], vec![crawl(), crawl(), crawl()]] {
-        let mut pool = patient_pool();
+        let mut pool = pool_with_stall_timeout();
         let soon = Duration::from_secs(1);
         pool.limits = Limits { response_timeout: soon, body_timeout: soon, ..Limits::default() };
         pool.handover.as_mut().unwrap().governor.damping.stay_min = Duration::ZERO;
@@ -204,7 +204,7 @@ async fn a_stream_of_unknown_length_may_crawl() {
     let mut body = get(&fixture, None).await.into_body();
     let begun = Instant::now();
     while begun.elapsed() < 5 * hasty_pool().limits.body_timeout {
-        timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
+        timeout(WAIT_MAX, body.frame()).await.unwrap().unwrap().unwrap();
     }
 }
 

@@ -104,7 +104,7 @@ impl LiveCommand {
                 (Some(judge), Some(identity)) => {
                     Elsewhere::Judge(Reporter::start(judge.clone(), identity, link::Options::default())?)
                 }
-                _ => Elsewhere::Nobody,
+                _ => Elsewhere::None,
             };
             let show = Show::new(shown, &board, opened, elsewhere)?;
             let live = Live::start(rings, wants_events).map_err(Failure::Start)?;

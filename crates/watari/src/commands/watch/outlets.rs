@@ -34,7 +34,7 @@ pub(super) struct Outlets {
     #[arg(short, long, value_name = "TIME")]
     pub(super) duration: Option<Span>,
     /// The user to run as after the start, if started by root
-    #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
+    #[arg(long, value_name = "NAME", default_value = privileges::DEFAULT_USER)]
     user: String,
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Shown {
 /// The peers on other machines.
 pub(super) enum Elsewhere {
     /// None.
-    Nobody,
+    None,
     /// A judge, which gets this machine's reports, too.
     Judge(Reporter),
     /// Sensors. The judge enters their reports in the board.
@@ -102,7 +102,7 @@ impl Show {
         registry.register_collector(Box::new(BoardMetrics(Arc::clone(board))));
         let notifier = notifier(&opened.alerting, &mut registry)?;
         let reporter = match elsewhere {
-            Elsewhere::Nobody => None,
+            Elsewhere::None => None,
             Elsewhere::Judge(reporter) => {
                 registry.register_collector(Box::new(reporter.metrics()));
                 Some(reporter)

@@ -15,7 +15,7 @@ use rustls::{
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::harness::site::{Authority, ClientIdentity, KeyKind, SITE};
-use crate::harness::wait::PATIENCE;
+use crate::harness::wait::WAIT_MAX;
 
 pub(crate) use rustls::version::{TLS12, TLS13};
 
@@ -220,9 +220,9 @@ impl Write for Tls {
 pub(crate) fn dial(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(source, 0).into())?;
-    socket.connect_timeout(&server.into(), PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.connect_timeout(&server.into(), WAIT_MAX)?;
+    socket.set_read_timeout(Some(WAIT_MAX))?;
+    socket.set_write_timeout(Some(WAIT_MAX))?;
     socket.set_tcp_nodelay(true)?;
     Ok(socket.into())
 }

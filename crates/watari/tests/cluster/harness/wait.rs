@@ -4,14 +4,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Long enough for the slowest machine, and for the timeouts of an agent. Only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Polls until `look` returns a value.
 pub(crate) fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    look_until(Instant::now() + PATIENCE, look).unwrap_or_else(|| panic!("waited in vain until {what}"))
+    look_until(Instant::now() + WAIT_MAX, look).unwrap_or_else(|| panic!("waited in vain until {what}"))
 }
 
 /// Polls until `condition` holds.

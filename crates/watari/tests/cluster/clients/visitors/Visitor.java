@@ -61,8 +61,8 @@ final class Visitor {
         trust.wasAsked = false;
         var tcp = new Socket();
         tcp.setTcpNoDelay(true);
-        tcp.setSoTimeout(PATIENCE_MS);
-        tcp.connect(address, PATIENCE_MS);
+        tcp.setSoTimeout(TIMEOUT_MS);
+        tcp.connect(address, TIMEOUT_MS);
         try (var tls = (SSLSocket) context.getSocketFactory().createSocket(tcp, name, address.getPort(), true)) {
             SSLParameters parameters = tls.getSSLParameters();
             parameters.setProtocols(new String[] {version});
@@ -84,7 +84,7 @@ final class Visitor {
         }
     }
 
-    private static final int PATIENCE_MS = 60_000;
+    private static final int TIMEOUT_MS = 60_000;
     private static final int BODY_LEN = 1024;
 }
 

@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 60
+#define TIMEOUT_S 60
 #define BODY_LEN 1024
 
 /* The latest session. */
@@ -46,13 +46,13 @@ static SSL_CTX *context(const char *ca, const char *kind)
 static int dial(const char *ip, const char *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
-    struct timeval patience = {.tv_sec = PATIENCE_S};
+    struct timeval timeout = {.tv_sec = TIMEOUT_S};
     int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
 
     if (fd < 0 || inet_pton(AF_INET, ip, &address.sin_addr) != 1)
         fail(ip);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
         fail("connect");

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	timeout = time.Minute
 	bodyLen  = 1024
 )
 
@@ -58,9 +58,9 @@ func config(ca, name, kind string) *tls.Config {
 
 // Returns whether the handshake resumed a session.
 func (guest *visitor) visit() bool {
-	tcp, err := net.DialTimeout("tcp", guest.address, patience)
+	tcp, err := net.DialTimeout("tcp", guest.address, timeout)
 	check(err)
-	check(tcp.SetDeadline(time.Now().Add(patience)))
+	check(tcp.SetDeadline(time.Now().Add(timeout)))
 	connection := tls.Client(tcp, guest.config)
 	defer connection.Close()
 	check(connection.Handshake())
