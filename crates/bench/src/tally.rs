@@ -19,7 +19,7 @@ pub use endings::Endings;
 pub use part::{Connections, Part};
 pub use series::{Point, Series};
 pub use times::Times;
-pub(crate) use wire::{BadTally, WireTally};
+pub(crate) use wire::WireTally;
 
 use std::sync::Arc;
 use std::time::Duration;

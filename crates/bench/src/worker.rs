@@ -10,7 +10,6 @@
 //! ```
 //! The messages on a link are the same in both cases (`wire`).
 
-mod inbox;
 mod link;
 mod listen;
 mod parent;
@@ -18,8 +17,7 @@ mod sample_queue;
 mod serve;
 mod wire;
 
-pub(crate) use inbox::Inbox;
 pub(crate) use link::{Link, LinkError};
 pub use listen::{ListenError, Listening};
 pub use parent::serve_parent;
-pub(crate) use wire::{AHEAD_MAX, HEARTBEAT, Job, Order, Report, SILENCE_MAX, TalkError, send};
+pub(crate) use wire::{AHEAD_MAX, HEARTBEAT, Job, Order, Report};

@@ -172,8 +172,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use watari_values::{ConnectionId, Epoch};
-    use watari_wire::{AgentToAgent, DispatcherToAgent, Rest};
     use watari_wire::frame::Frame;
+    use watari_wire::{AgentToAgent, DispatcherToAgent, Rest};
 
     use super::*;
 

@@ -9,6 +9,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use watari_link::SILENCE_MAX;
 
 use super::attend::{Ask, attend_all};
 use super::logging::Logging;
@@ -21,7 +22,7 @@ use crate::portion::Portion;
 use crate::progress::{Look, Progress};
 use crate::run::Causes;
 use crate::tally::{Series, Tally};
-use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
+use crate::worker::{HEARTBEAT, Job, Link, LinkError};
 
 /// A run that workers make.
 #[derive(Debug)]

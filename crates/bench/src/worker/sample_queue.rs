@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::wire::{AHEAD_MAX, Order, Report, TalkError};
+use watari_link::TalkError;
+
+use super::wire::{AHEAD_MAX, Order, Report};
 use crate::ConnectionLog;
 use crate::sample::{ConnectionSample, SAMPLES_MAX, WireSamples};
 
