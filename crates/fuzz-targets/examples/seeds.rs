@@ -18,7 +18,7 @@ use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use watari_record::CipherSuite;
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, Role, SecretBytes, StayReason, TlsInfo};
-use watari_watch::link::wire::{self, FromJudge, FromSensor, Taken, WireReport};
+use watari_watch::link::wire::{FromJudge, FromSensor, Taken, WireReport};
 use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
@@ -269,8 +269,8 @@ fn reports() -> Vec<Vec<u8>> {
         FromJudge::Taken(taken),
         FromJudge::Beat { at_ns: 5 },
     ];
-    let sensor = sensor.map(|message| wire::encode(&message).expect("a short message"));
-    let mut seeds = judge.map(|message| wire::encode(&message).expect("a short message")).to_vec();
+    let sensor = sensor.map(|message| watari_link::encode(&message).expect("a short message"));
+    let mut seeds = judge.map(|message| watari_link::encode(&message).expect("a short message")).to_vec();
     seeds.push(sensor.concat());
     seeds.extend(sensor);
     seeds

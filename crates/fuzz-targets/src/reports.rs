@@ -2,12 +2,13 @@
 //! again. A board takes and shows any reports of sensors, and counts no report twice.
 
 use watari_endings::Profile;
+use watari_link::{LinkFrame, decode, encode};
 use watari_packets::Timestamp;
 use watari_values::NodeName;
 use watari_watch::board::Board;
 use watari_watch::link::books::Books;
 use watari_watch::link::judge;
-use watari_watch::link::wire::{self, FromJudge, FromSensor, LinkFrame, WireReport};
+use watari_watch::link::wire::{FromJudge, FromSensor, WireReport};
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut judge = Judge::new();
@@ -30,11 +31,11 @@ pub(crate) fn run(bytes: &[u8]) {
 
 /// A message, if `bytes` are one. Checks that it is the same after it is encoded and decoded again.
 fn again<T: LinkFrame + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
-    let message = wire::decode::<T>(bytes).ok()?;
+    let message = decode::<T>(bytes).ok()?;
     // A receiver refuses a message that is too long to be sent.
     if bytes.len() <= T::LEN_MAX {
-        let said = wire::encode(&message).expect("the shortest form is not longer");
-        assert_eq!(wire::decode::<T>(&said[4..]).expect("an encoded message can be decoded"), message);
+        let said = encode(&message).expect("the shortest form is not longer");
+        assert_eq!(decode::<T>(&said[4..]).expect("an encoded message can be decoded"), message);
     }
     Some(message)
 }

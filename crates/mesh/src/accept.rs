@@ -75,11 +75,7 @@ async fn identify(
     tcp: TcpStream,
     place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    // Until its first byte, a connection uses no memory for TLS, and is the first to be closed when a newer one needs a
-    // place.
-    tcp.readable().await?;
-    place.spoke();
-    let accepted = hello::accept(shared, tcp).await?;
+    let accepted = hello::accept(shared, tcp, &place).await?;
     place.identified();
     Ok(accepted)
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use watari_link::PeerError;
 use watari_pki::BadCertificate;
 use watari_values::{NodeName, Role};
 use watari_wire::frame::FrameError;
@@ -24,7 +25,7 @@ pub enum LinkError {
     Tls(rustls::Error),
     /// The peer's certificate is signed by the cluster's authority, but is not a node's.
     #[error("the peer's certificate does not identify a node: {0}")]
-    Certificate(#[from] BadCertificate),
+    Certificate(BadCertificate),
     /// The certificate is that of another node than was dialed.
     #[error("another node answered: {0}")]
     OtherNode(NodeName),
@@ -117,6 +118,16 @@ impl LinkError {
             Self::Replaced => "replaced",
             Self::Removed => "removed",
             Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl From<PeerError> for LinkError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Tls(error) => error.into(),
+            PeerError::NoCertificate => Self::Untrusted(rustls::Error::NoCertificatesPresented),
+            PeerError::Certificate(cause) => Self::Certificate(cause),
         }
     }
 }

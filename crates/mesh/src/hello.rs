@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustls::CommonState;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use watari_pki::peer_identity;
+use tokio_rustls::TlsStream;
+use watari_link::Peer;
+use watari_sys::UnidentifiedPlace;
 use watari_values::{NodeName, Role};
 use watari_wire::LinkMessage;
 use watari_wire::frame::{self, Frame};
@@ -29,31 +28,26 @@ pub(crate) struct Established {
 /// Connects to `peer`, and verifies that its certificate has this name.
 pub(crate) async fn dial(shared: &MeshShared, peer: &PeerEntry) -> Result<Established, LinkError> {
     let tcp = TcpStream::connect(peer.address()).await.map_err(LinkError::Connect)?;
-    tcp.set_nodelay(true)?;
-    let name = ServerName::try_from(peer.name.to_string()).expect("node names are server names");
-    let connector = TlsConnector::from(Arc::clone(shared.identity.client_config()));
-    let stream = connector.connect(name, tcp).await?;
-    let (found, allowed) = certified(stream.get_ref().1)?;
-    if found != peer.name {
-        return Err(LinkError::OtherNode(found));
+    let found = watari_link::connect_to(tcp, &peer.name, &shared.identity).await?;
+    if found.node != peer.name {
+        return Err(LinkError::OtherNode(found.node));
     }
-    say_hello(shared, TlsStream::from(stream), &found, &allowed).await
+    say_hello(shared, found).await
 }
 
 /// Identifies the node that has connected. `None`: it has introduced itself, and this node dials it.
 pub(crate) async fn accept(
     shared: &Arc<MeshShared>,
     tcp: TcpStream,
+    place: &UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    tcp.set_nodelay(true)?;
-    let acceptor = TlsAcceptor::from(Arc::clone(shared.identity.server_config()));
-    let stream = acceptor.accept(tcp).await?;
-    let (found, allowed) = certified(stream.get_ref().1)?;
-    let known = may_come(shared, &found, &allowed)?;
-    let established = say_hello(shared, TlsStream::from(stream), &found, &allowed).await?;
-    match known.filter(|_| !shared.dials(&found)) {
+    let found = watari_link::accept(tcp, &shared.identity, place).await?;
+    let known = may_come(shared, &found.node, &found.roles)?;
+    let name = found.node.clone();
+    let established = say_hello(shared, found).await?;
+    match known.filter(|_| !shared.dials(&name)) {
         Some(peer) => Ok(Some((peer, established))),
-        None => introduce::welcome(shared, found, established).await,
+        None => introduce::welcome(shared, name, established).await,
     }
 }
 
@@ -76,32 +70,21 @@ fn may_come(
     }
 }
 
-/// The name and the roles in the certificate that TLS has verified.
-fn certified(tls: &CommonState) -> Result<(NodeName, BTreeSet<Role>), LinkError> {
-    let certificate = tls.peer_certificates().and_then(<[_]>::first);
-    let certificate = certificate.ok_or(LinkError::Untrusted(rustls::Error::NoCertificatesPresented))?;
-    Ok(peer_identity(certificate)?)
-}
-
-async fn say_hello(
-    shared: &MeshShared,
-    mut stream: TlsStream<TcpStream>,
-    name: &NodeName,
-    allowed: &BTreeSet<Role>,
-) -> Result<Established, LinkError> {
+async fn say_hello(shared: &MeshShared, peer: Peer) -> Result<Established, LinkError> {
+    let Peer { mut stream, node, roles: allowed } = peer;
     let mut inbox = Inbox::new();
     say(&mut stream, &LinkMessage::Hello(shared.hello.clone())).await?;
     let Frame::Link(LinkMessage::Hello(hello)) = next_frame(&mut stream, &mut inbox).await? else {
         return Err(LinkError::NoHello);
     };
-    if hello.node != *name {
+    if hello.node != node {
         return Err(LinkError::FalseName(hello.node));
     }
     if hello.agreed_version().is_none() {
         return Err(LinkError::NoCommonVersion { min: hello.version_min, max: hello.version_max });
     }
     let roles = hello.known_roles();
-    match roles.difference(allowed).next() {
+    match roles.difference(&allowed).next() {
         Some(role) => Err(LinkError::FalseRole(*role)),
         None => Ok(Established { stream, inbox, roles, incarnation: hello.incarnation }),
     }

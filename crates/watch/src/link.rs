@@ -23,7 +23,7 @@
 //! 4. Memory is bounded on both sides, for any behavior of the peer. A backlog is bounded by its [`Limits`]. A judge
 //!    stores one message for each connection, and its board (of [`SENSORS_MAX`](crate::board::SENSORS_MAX) sensors,
 //!    each with [`SERVERS_MAX`](crate::board::SERVERS_MAX) servers: 128 octets for each second of the profile's span).
-//!    Each side waits for a slow peer, and closes the connection after [`wire::SILENCE_MAX`].
+//!    Each side waits for a slow peer, and closes the connection after [`SILENCE_MAX`](watari_link::SILENCE_MAX).
 //!
 //! # Time
 //!
@@ -43,7 +43,6 @@
 mod backlog;
 pub mod books;
 mod clock;
-mod inbox;
 pub mod judge;
 mod listen;
 mod metrics;

@@ -7,14 +7,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 use watari_bench_engine::sample::wire::WireSamples;
 use watari_bench_engine::tally::Tally;
+use watari_link::{Inbox, TalkError, send};
 
 use super::crew::{Ask, FleetState};
 use super::logging::Logging;
 use super::results::Taken;
-use crate::worker::{self, AHEAD_MAX, HEARTBEAT, Inbox, Link, Order, Report, SILENCE_MAX, TalkError};
+use crate::worker::{AHEAD_MAX, HEARTBEAT, Link, Order, Report};
 
 /// Receives the reports of all workers until each is done or lost. Each can be asked for its results.
 pub(super) async fn attend_all(
@@ -87,12 +88,12 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
         let classes = || Arc::clone(&self.shared.classes);
         match report {
             Report::Progress(tally) => {
-                let tally = tally.into_tally(classes())?;
+                let tally = tally.into_tally(classes()).map_err(TalkError::content)?;
                 self.shared.crew()[self.index].tally = tally;
             }
             Report::Taken { .. } if self.asking.is_empty() => return Err(report.out_of_turn()),
             Report::Taken { tally, at_ns } => {
-                let tally = tally.into_tally(classes())?;
+                let tally = tally.into_tally(classes()).map_err(TalkError::content)?;
                 self.shared.crew()[self.index].tally = Tally::new(classes());
                 let taken = Taken { tally, at: Duration::from_nanos(at_ns) };
                 if let Some(ask) = self.asking.pop_front() {
@@ -102,7 +103,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
             }
             Report::Connections(samples) => self.connections.take(samples, self.shared.classes.len())?,
             Report::Done(done) => {
-                let tally = done.tally.into_tally(classes())?;
+                let tally = done.tally.into_tally(classes()).map_err(TalkError::content)?;
                 let member = &mut self.shared.crew()[self.index];
                 member.tally = tally;
                 member.causes = done.causes;
@@ -117,9 +118,10 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
     /// Sends an order to a worker. The worker may be done and not read any more, while its last report is still on the
     /// way. So a failed write is not an error, only a blocked one is. The silence timeout detects a lost worker.
     async fn send(&mut self, order: &Order) -> Result<(), TalkError> {
-        let told = timeout(SILENCE_MAX, worker::send(&mut self.to, order)).await;
-        let _ = told.map_err(|_| TalkError::Silent)?;
-        Ok(())
+        match send(&mut self.to, order).await {
+            Err(TalkError::Silent) => Err(TalkError::Silent),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }
 
@@ -143,7 +145,7 @@ impl Connections {
         match &self.logging {
             Some(logging) if self.ahead < AHEAD_MAX => {
                 self.ahead += 1;
-                logging.take(samples.into_samples(classes)?, self.taken.clone());
+                logging.take(samples.into_samples(classes).map_err(TalkError::content)?, self.taken.clone());
                 Ok(())
             }
             _ => Err(Report::Connections(samples).out_of_turn()),

@@ -15,13 +15,14 @@ use watari_bench_engine::plan::Plan;
 use watari_bench_engine::portion::Portion;
 use watari_bench_engine::progress::{Look, Progress};
 use watari_bench_engine::tally::{Series, Tally};
+use watari_link::SILENCE_MAX;
 
 use super::attend::attend_all;
 use super::crew::{Ask, FleetState, Member};
 use super::definition::{Fleet, Way};
 use super::logging::Logging;
 use super::results::{Finished, LostError, StartError, Taken};
-use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
+use crate::worker::{HEARTBEAT, Job, Link, LinkError};
 
 /// A run that workers make.
 #[derive(Debug)]

@@ -3,19 +3,17 @@
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use watari_pki::{Identity, peer_identity};
+use watari_link::{IdentifyError, Peer, SILENCE_MAX, TalkError, connect_to_role, greet, receive, send};
+use watari_pki::Identity;
 use watari_values::Role;
 
-use super::wire::{self, Job, Order, Report, SILENCE_MAX, TalkError};
+use super::wire::{Job, Order, PROTOCOL, Report};
 
 /// A link to a worker after the greeting.
 pub(crate) struct Link {
@@ -33,12 +31,9 @@ pub(crate) enum LinkError {
     /// The worker cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// TLS failed, for example because the authorities differ.
-    #[error("TLS: {0}")]
-    Tls(io::Error),
-    /// The peer is a node of the cluster, but not a load generator.
-    #[error("its certificate does not allow the role {role}", role = Role::Bench)]
-    Role,
+    /// TLS failed, or the peer is no load generator.
+    #[error(transparent)]
+    Peer(#[from] IdentifyError),
     /// A worker process cannot be started.
     #[error("cannot start it: {0}")]
     Spawn(io::Error),
@@ -57,17 +52,8 @@ impl Link {
     /// Connects to the worker at `address`. Accepts any node name.
     pub(crate) async fn connect(address: &str, identity: &Identity) -> Result<Self, LinkError> {
         let tcp = in_time(async { TcpStream::connect(address).await.map_err(LinkError::Connect) }).await?;
-        tcp.set_nodelay(true).map_err(LinkError::Connect)?;
-        let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
-        // The worker's certificate contains the name of a node, not its address. The client verifies no name, and sends
-        // none.
-        let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
-        let stream = in_time(async { connector.connect(nowhere, tcp).await.map_err(LinkError::Tls) }).await?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let (node, roles) = shown.and_then(|shown| peer_identity(shown).ok()).ok_or(LinkError::Role)?;
-        if !roles.contains(&Role::Bench) {
-            return Err(LinkError::Role);
-        }
+        let peer = in_time(async { Ok(connect_to_role(tcp, Role::Bench, identity).await?) });
+        let Peer { stream, node, .. } = peer.await?;
         let (from, to) = tokio::io::split(stream);
         let name = format!("{node} ({address})");
         Self { name, from: Box::new(from), to: Box::new(to), child: None }.greeted().await
@@ -91,15 +77,15 @@ impl Link {
     }
 
     async fn greeted(mut self) -> Result<Self, LinkError> {
-        in_time(async { Ok(wire::greet(&mut self.from, &mut self.to).await?) }).await?;
+        in_time(async { Ok(greet(&PROTOCOL, &mut self.from, &mut self.to).await?) }).await?;
         Ok(self)
     }
 
     /// Sends the job, and waits until the worker is ready.
     pub(crate) async fn give(&mut self, job: Job) -> Result<(), LinkError> {
         in_time(async {
-            wire::send(&mut self.to, &Order::Job(Box::new(job))).await?;
-            match wire::receive(&mut self.from).await? {
+            send(&mut self.to, &Order::Job(Box::new(job))).await?;
+            match receive(&mut self.from).await? {
                 Report::Ready => Ok(()),
                 Report::Refused { why } => Err(LinkError::Refused(why)),
                 other => Err(other.out_of_turn().into()),
@@ -114,8 +100,8 @@ impl Link {
         for _ in 0..PINGS {
             let sent = Instant::now();
             let answer = in_time(async {
-                wire::send(&mut self.to, &Order::Ping).await?;
-                Ok(wire::receive(&mut self.from).await?)
+                send(&mut self.to, &Order::Ping).await?;
+                Ok(receive(&mut self.from).await?)
             });
             match answer.await? {
                 Report::Pong => shortest = shortest.min(sent.elapsed()),
@@ -128,7 +114,7 @@ impl Link {
     /// Makes the worker begin `after` it receives this message.
     pub(crate) async fn start(&mut self, after: Duration) -> Result<(), LinkError> {
         let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-        in_time(async { Ok(wire::send(&mut self.to, &Order::Start { after_ns }).await?) }).await
+        in_time(async { Ok(send(&mut self.to, &Order::Start { after_ns }).await?) }).await
     }
 
     /// The two directions, and a guard to hold until both have ended.

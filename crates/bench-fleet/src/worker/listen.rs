@@ -3,22 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 use watari_bench_engine::source::Sources;
-use watari_pki::{Identity, peer_identity};
+use watari_link::{Peer, TalkError, accept_all, identify};
+use watari_pki::Identity;
 use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 use watari_values::{NodeName, Role};
 
 use super::serve::{refuse, serve};
-use super::wire::TalkError;
 
 /// A listening worker. It serves one controller at a time.
 #[derive(Debug)]
@@ -72,43 +67,9 @@ impl Listening {
 
     /// Serves controllers until this future is dropped, which ends running loads.
     pub async fn run(self) {
-        let mut served = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, address)) => {
-                        let place = self.shared.unidentified.enter(address.ip(), false);
-                        served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
-                        // Lets the task process the first bytes of the peer before newer connections need its place.
-                        yield_now().await;
-                    }
-                    Err(error) => {
-                        warn!(%error, "cannot accept a controller");
-                        sleep(PAUSE_AFTER_ERROR).await;
-                    }
-                },
-                Some(_) = served.join_next() => {}
-            }
-        }
+        let serve = |tcp, address, place| Arc::clone(&self.shared).admit(tcp, address, place);
+        accept_all(self.listener, &self.shared.unidentified, "a controller", serve).await;
     }
-}
-
-/// A peer with a certificate of the cluster.
-struct Met {
-    stream: TlsStream<TcpStream>,
-    node: NodeName,
-    may: bool,
-}
-
-/// A peer cannot be identified.
-#[derive(Debug, thiserror::Error)]
-enum IdentifyError {
-    #[error("TLS: {0}")]
-    Tls(io::Error),
-    #[error("it sent no certificate of a node")]
-    Certificate,
-    #[error("it did not finish its handshake in time")]
-    Slow,
 }
 
 impl ListenShared {
@@ -122,27 +83,11 @@ impl ListenShared {
         }
     }
 
-    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, IdentifyError> {
-        let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
-        let accepted = async {
-            tcp.readable().await?;
-            place.spoke();
-            acceptor.accept(tcp).await
-        };
-        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| IdentifyError::Slow)?;
-        let stream = accepted.map_err(IdentifyError::Tls)?;
-        let _ = stream.get_ref().0.set_nodelay(true);
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
-        let (node, roles) = certificate.ok_or(IdentifyError::Certificate)?;
-        Ok(Met { stream, node, may: roles.contains(&Role::Bench) })
-    }
-
     async fn serve(&self, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
-        match self.meet(tcp, &place).await {
-            Ok(met) => {
-                let node = met.node.clone();
-                match self.talk(met, place).await {
+        match identify(tcp, &self.identity, &place).await {
+            Ok(peer) => {
+                let node = peer.node.clone();
+                match self.talk(peer, place).await {
                     Ok(()) => info!(%address, %node, "served"),
                     Err(error) => warn!(%address, %node, %error, "controller left"),
                 }
@@ -151,10 +96,10 @@ impl ListenShared {
         }
     }
 
-    async fn talk(&self, met: Met, place: UnidentifiedPlace) -> Result<(), TalkError> {
-        let Met { stream, node, may } = met;
+    async fn talk(&self, peer: Peer, place: UnidentifiedPlace) -> Result<(), TalkError> {
+        let Peer { stream, node, roles } = peer;
         let (from, to) = tokio::io::split(stream);
-        if !may {
+        if !roles.contains(&Role::Bench) {
             let why = format!("the certificate of {node} does not allow the role {}", Role::Bench);
             return refuse(from, to, why).await;
         }
@@ -167,8 +112,5 @@ impl ListenShared {
     }
 }
 
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Addresses of controllers are not configured. Addresses from which a controller was served count as known.
 const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 16, max: 16, per_address_max: 16 };
-/// If the system has no file descriptor left, it will not have one a moment later.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);

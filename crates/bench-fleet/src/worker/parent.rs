@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use tokio::net::unix::pipe;
+use watari_link::TalkError;
 
 use super::serve::serve;
-use super::wire::TalkError;
 
 /// Serves the process that started this one, over the pipes that are its standard input and output. Returns when the
 /// load is over or the parent is gone. Must be called in a tokio runtime.

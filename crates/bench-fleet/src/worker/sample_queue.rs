@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use watari_bench_engine::connection_log::ConnectionLog;
 use watari_bench_engine::sample::ConnectionSample;
 use watari_bench_engine::sample::wire::{SAMPLES_MAX, WireSamples};
+use watari_link::TalkError;
 
-use super::wire::{AHEAD_MAX, Order, Report, TalkError};
+use super::wire::{AHEAD_MAX, Order, Report};
 
 /// The samples of connections for the controller, if it requests them.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use watari_bench_engine::load::{Load, Prepared};
 use watari_bench_engine::needs;
 use watari_bench_engine::source::Sources;
 use watari_bench_engine::tally::wire::WireTally;
+use watari_link::{Inbox, SILENCE_MAX, TalkError, greet, send, skip};
 
-use super::inbox::Inbox;
 use super::sample_queue::Connections;
-use super::wire::{self, HEARTBEAT, Order, Report, SILENCE_MAX, TalkError, WireDone};
+use super::wire::{self, HEARTBEAT, Order, PROTOCOL, Report, WireDone};
 
 /// Serves a controller. `own` are source addresses of this machine, which replace those of the job. `busy` is dropped
 /// when the load is over, before the controller receives the result, so that it can send the next job at once.
@@ -24,7 +24,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin,
 {
-    timeout(SILENCE_MAX, wire::greet(&mut from, &mut to)).await.map_err(|_| TalkError::Silent)??;
+    timeout(SILENCE_MAX, greet(&PROTOCOL, &mut from, &mut to)).await.map_err(|_| TalkError::Silent)??;
     let mut controller = Controller { orders: Inbox::read(from), to };
     let job = match controller.orders.next().await? {
         Order::Job(job) => job,
@@ -50,10 +50,10 @@ where
     W: AsyncWrite + Unpin,
 {
     let refused = async {
-        wire::greet(&mut from, &mut to).await?;
+        greet(&PROTOCOL, &mut from, &mut to).await?;
         // Reads the job first, so that closing the connection does not reset it and discard the reason.
-        wire::skip(&mut from).await?;
-        wire::send(&mut to, &Report::Refused { why }).await
+        skip::<Order>(&mut from).await?;
+        send(&mut to, &Report::Refused { why }).await
     };
     timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)?
 }
@@ -79,7 +79,7 @@ struct Controller<W> {
 impl<W: AsyncWrite + Unpin> Controller<W> {
     /// Sends a report. Fails if the controller does not take it within [`SILENCE_MAX`].
     async fn say(&mut self, report: &Report) -> Result<(), TalkError> {
-        timeout(SILENCE_MAX, wire::send(&mut self.to, report)).await.map_err(|_| TalkError::Silent)?
+        send(&mut self.to, report).await
     }
 
     /// Waits for the start. `None`: the controller cancelled the job.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use watari_link::encode;
 use watari_packets::Timestamp;
 
-use super::wire::{self, FromSensor, TALLIES_MAX, Taken, WireReport};
+use super::wire::{FromSensor, TALLIES_MAX, Taken, WireReport};
 use crate::report::Report;
 
 /// The limits of a backlog. Beyond them, the oldest reports are dropped.
@@ -138,7 +139,7 @@ impl Backlog {
         let (number, before) = (self.number, self.told);
         self.told += count as u64;
         let report = Box::new(report);
-        let message = wire::encode(&FromSensor::Report { number, before, report });
+        let message = encode(&FromSensor::Report { number, before, report });
         let message = message.expect("the fullest report is short enough").into();
         let held = Held { number, before, at, message };
         // The time goes back if the clock is set back. Older reports are then in the future, and stay while there is

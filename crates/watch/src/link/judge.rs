@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use watari_endings::Profile;
+use watari_link::TalkError;
 use watari_packets::Timestamp;
 use watari_values::NodeName;
 
 use super::backlog::Limits;
 use super::books::Books;
 use super::clock::Clock;
-use super::wire::{Taken, TalkError, WireReport};
+use super::wire::{Taken, WireReport};
 use crate::board::{AHEAD_MAX_S, Board};
 use crate::report::Report;
 
@@ -167,7 +168,7 @@ impl Seat {
     /// Takes a report, once, and judges its seconds before the next report. Returns the reports taken so far.
     pub(super) fn take(&self, number: u64, before: u64, report: WireReport) -> Result<Taken, TalkError> {
         let part = report.part();
-        let mut report = report.into_report()?;
+        let mut report = report.into_report().map_err(TalkError::content)?;
         let now = self.judge.now();
         let mut state = self.judge.state();
         let mut board = self.judge.board();

@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
-use watari_pki::{Identity, peer_identity};
+use watari_link::{Peer, accept_all, identify};
+use watari_pki::Identity;
 use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 use watari_values::{NodeName, Role};
 
@@ -71,43 +68,9 @@ impl Listening {
 
     /// Serves sensors until it is dropped, which ends their connections.
     pub async fn run(self) {
-        let mut served = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, address)) => {
-                        let place = self.shared.unidentified.enter(address.ip(), false);
-                        served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
-                        // Lets the task see the first bytes of the peer before newer connections need its slot.
-                        yield_now().await;
-                    }
-                    Err(error) => {
-                        warn!(%error, "cannot accept a sensor");
-                        sleep(PAUSE_AFTER_ERROR).await;
-                    }
-                },
-                Some(_) = served.join_next() => {}
-            }
-        }
+        let serve = |tcp, address, place| Arc::clone(&self.shared).admit(tcp, address, place);
+        accept_all(self.listener, &self.shared.unidentified, "a sensor", serve).await;
     }
-}
-
-/// The peer is not a node of the cluster.
-#[derive(Debug, thiserror::Error)]
-enum IdentifyError {
-    #[error("TLS: {0}")]
-    Tls(io::Error),
-    #[error("its certificate identifies no node")]
-    Certificate,
-    #[error("it did not finish its handshake in time")]
-    Slow,
-}
-
-/// A peer with a certificate of the cluster.
-struct Met {
-    stream: TlsStream<TcpStream>,
-    node: NodeName,
-    is_sensor: bool,
 }
 
 impl ListenShared {
@@ -125,12 +88,12 @@ impl ListenShared {
     }
 
     async fn serve(&self, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
-        let Met { stream, node, is_sensor } = match self.meet(tcp, &place).await {
-            Ok(met) => met,
+        let Peer { stream, node, roles } = match identify(tcp, &self.identity, &place).await {
+            Ok(peer) => peer,
             Err(error) => return self.complain(address, None, error.to_string()),
         };
         let (mut from, mut to) = tokio::io::split(stream);
-        match serve(&mut from, &mut to, &self.judge, &node, is_sensor, place).await {
+        match serve(&mut from, &mut to, &self.judge, &node, roles.contains(&Role::Sensor), place).await {
             Ended::Left => info!(%address, %node, "sensor closed its connection"),
             Ended::Lost(error) => warn!(%address, %node, %error, "connection to sensor lost"),
             Ended::Refused(why) => {
@@ -143,22 +106,6 @@ impl ListenShared {
                 }
             }
         }
-    }
-
-    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, IdentifyError> {
-        let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
-        let accepted = async {
-            tcp.readable().await?;
-            place.spoke();
-            acceptor.accept(tcp).await
-        };
-        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| IdentifyError::Slow)?;
-        let stream = accepted.map_err(IdentifyError::Tls)?;
-        let _ = stream.get_ref().0.set_nodelay(true);
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
-        let (node, roles) = certificate.ok_or(IdentifyError::Certificate)?;
-        Ok(Met { stream, node, is_sensor: roles.contains(&Role::Sensor) })
     }
 
     fn complain(&self, address: SocketAddr, node: Option<&NodeName>, why: String) {
@@ -205,11 +152,8 @@ impl Complaints {
     }
 }
 
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Addresses of sensors are not configured. After a sensor has identified itself, its address counts as known.
 const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 64, max: 64, per_address_max: 16 };
-/// If the system has no file descriptor left, an immediate retry would fail too.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

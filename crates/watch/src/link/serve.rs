@@ -5,11 +5,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::info;
+use watari_link::{TalkError, greet, receive, send};
 use watari_sys::UnidentifiedPlace;
 use watari_values::{NodeName, Role};
 
 use super::judge::{Judge, Replaced, Seat};
-use super::wire::{self, FromJudge, FromSensor, TalkError};
+use super::wire::{FromJudge, FromSensor, PROTOCOL};
 use crate::board::SENSORS_MAX;
 
 /// How the connection of a sensor ended.
@@ -91,16 +92,16 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    wire::greet(from, to).await?;
+    greet(&PROTOCOL, from, to).await?;
     if !is_sensor {
         return Err(Dismissal::Role(node.clone()));
     }
-    let (run, before) = match wire::receive(from).await? {
+    let (run, before) = match receive(from).await? {
         FromSensor::Hello { run, taken } => (run, taken),
         other => return Err(other.out_of_turn().into()),
     };
     let (seat, taken) = judge.seat(node, run, before).ok_or(Dismissal::Crowded)?;
-    wire::send(to, &FromJudge::Welcome { run: judge.run(), taken }).await?;
+    send(to, &FromJudge::Welcome { run: judge.run(), taken }).await?;
     Ok(seat)
 }
 
@@ -121,7 +122,7 @@ where
                 Replaced::ByItself => TalkError::Closed.into(),
                 Replaced::ByAnother => Dismissal::Replaced(node.clone()),
             }),
-            said = wire::receive(from) => said?,
+            said = receive(from) => said?,
         };
         let answer = match said {
             FromSensor::Report { number, before, report } => FromJudge::Taken(seat.take(number, before, *report)?),
@@ -131,7 +132,7 @@ where
             }
             hello @ FromSensor::Hello { .. } => return Err(hello.out_of_turn().into()),
         };
-        wire::send(to, &answer).await?;
+        send(to, &answer).await?;
     }
 }
 
@@ -143,7 +144,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let dismissed = async {
-        wire::send(to, &FromJudge::Refused { why }).await?;
+        send(to, &FromJudge::Refused { why }).await?;
         to.shutdown().await?;
         tokio::io::copy(&mut from.take(FAREWELL_LEN_MAX), &mut tokio::io::sink()).await?;
         Ok::<_, TalkError>(())

@@ -4,21 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::TlsStream;
+use watari_link::{IdentifyError, Inbox, Peer, TalkError, connect_to_role, greet, receive, send, write};
 use watari_packets::Timestamp;
-use watari_pki::{Identity, peer_identity};
+use watari_pki::Identity;
 use watari_values::{NodeName, Role};
 
 use super::backlog::Cursor;
 use super::clock::Offsets;
-use super::inbox::Inbox;
 use super::reporter::ReporterShared;
-use super::wire::{self, FromJudge, FromSensor, HEARTBEAT, TalkError};
+use super::wire::{FromJudge, FromSensor, HEARTBEAT, PROTOCOL};
 
 /// A connection to a judge failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +24,9 @@ pub enum LinkError {
     /// The judge cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// TLS failed: a certificate of another authority, on either side.
-    #[error("TLS: {0}")]
-    Tls(io::Error),
-    /// The peer is not a judge.
-    #[error("its certificate does not allow the role {role}", role = Role::Judge)]
-    Role,
+    /// TLS failed, or the peer is not a judge.
+    #[error(transparent)]
+    Peer(#[from] IdentifyError),
     /// The judge did not answer in time.
     #[error("no answer within {} s", CONNECT_MAX.as_secs())]
     Slow,
@@ -47,7 +42,7 @@ pub enum LinkError {
 pub(super) struct Session<'a> {
     shared: &'a ReporterShared,
     judge: NodeName,
-    inbox: Inbox,
+    inbox: Inbox<FromJudge>,
     to: WriteHalf<TlsStream<TcpStream>>,
     cursor: Cursor,
     beats: Interval,
@@ -76,16 +71,7 @@ impl<'a> Session<'a> {
 
     async fn connect_slowly(shared: &'a ReporterShared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
         let tcp = TcpStream::connect(address).await.map_err(LinkError::Connect)?;
-        tcp.set_nodelay(true).map_err(LinkError::Connect)?;
-        let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
-        // The judge's certificate names a node, not its host. So no server name is checked or sent.
-        let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
-        let stream = connector.connect(nowhere, tcp).await.map_err(LinkError::Tls)?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let (judge, roles) = shown.and_then(|shown| peer_identity(shown).ok()).ok_or(LinkError::Role)?;
-        if !roles.contains(&Role::Judge) {
-            return Err(LinkError::Role);
-        }
+        let Peer { stream, node: judge, .. } = connect_to_role(tcp, Role::Judge, identity).await?;
         let (mut from, mut to) = tokio::io::split(stream);
         let cursor = greeted(shared, &mut from, &mut to).await?;
         let mut beats = interval(HEARTBEAT);
@@ -105,7 +91,7 @@ impl<'a> Session<'a> {
             match self.turn().await? {
                 Turn::Hear(message) => self.hear(message)?,
                 Turn::Beat => self.beat().await?,
-                Turn::Report(message) => wire::write(&mut self.to, &message).await?,
+                Turn::Report(message) => write(&mut self.to, &message).await?,
                 Turn::Look => {}
             }
         }
@@ -133,7 +119,7 @@ impl<'a> Session<'a> {
     fn hear(&mut self, message: FromJudge) -> Result<(), LinkError> {
         match message {
             FromJudge::Taken(taken) => {
-                self.shared.backlog().take(taken).map_err(TalkError::from)?;
+                self.shared.backlog().take(taken).map_err(TalkError::content)?;
                 self.cursor.taken(taken.number);
             }
             FromJudge::Beat { at_ns } => {
@@ -154,7 +140,7 @@ impl<'a> Session<'a> {
         }
         let beat = FromSensor::Beat { clock_offset_ns: self.offsets.best() };
         self.asked = Some((Instant::now(), self.shared.now()));
-        Ok(wire::send(&mut self.to, &beat).await?)
+        Ok(send(&mut self.to, &beat).await?)
     }
 }
 
@@ -163,12 +149,12 @@ async fn greeted(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
 ) -> Result<Cursor, LinkError> {
-    wire::greet(from, to).await?;
+    greet(&PROTOCOL, from, to).await?;
     let taken = shared.backlog().taken();
-    wire::send(to, &FromSensor::Hello { run: shared.run(), taken }).await?;
-    match wire::receive(from).await? {
+    send(to, &FromSensor::Hello { run: shared.run(), taken }).await?;
+    match receive(from).await? {
         FromJudge::Welcome { run, taken } => {
-            shared.backlog().take(taken).map_err(TalkError::from)?;
+            shared.backlog().take(taken).map_err(TalkError::content)?;
             shared.welcomed(run);
             Ok(Cursor::behind(taken.number))
         }

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use watari_endings::Tally;
+use watari_link::decode;
 use watari_packets::Timestamp;
 use watari_values::NodeName;
 
 use super::books::{Books, RUNS_MAX};
-use super::wire::{self, FromSensor, TALLIES_MAX, Taken};
+use super::wire::{FromSensor, TALLIES_MAX, Taken};
 use super::{Backlog, Cursor, FalseTaking, Limits};
 use crate::report::{Health, Report};
 
@@ -36,7 +37,7 @@ fn report(at_s: u64, seconds: std::ops::Range<u64>) -> Report {
 }
 
 fn read(message: &[u8]) -> (u64, u64, u8, Report) {
-    match wire::decode(&message[4..]).unwrap() {
+    match decode(&message[4..]).unwrap() {
         FromSensor::Report { number, before, report } => (number, before, report.part(), report.into_report().unwrap()),
         other => panic!("{other:?}"),
     }

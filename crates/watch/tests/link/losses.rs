@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use watari_watch::link::wire::{self, FromJudge, Taken};
+use watari_link::encode;
+use watari_watch::link::wire::{FromJudge, Taken};
 use watari_watch::link::{Backoff, Limits, Options, Reporter};
 
 use crate::support::{
@@ -113,7 +114,7 @@ async fn a_judge_that_is_slow_costs_no_memory() {
         let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
         crate::refusals::greet(&mut stream).await;
         let welcome = FromJudge::Welcome { run: 1, taken: Taken::default() };
-        crate::refusals::say(&mut stream, &wire::encode(&welcome).unwrap()).await;
+        crate::refusals::say(&mut stream, &encode(&welcome).unwrap()).await;
         // It reads the hello, and then nothing more.
         stream.read_exact(&mut [0; 8]).await.unwrap();
         std::future::pending::<()>().await;

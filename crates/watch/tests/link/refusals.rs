@@ -9,7 +9,8 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
-use watari_watch::link::wire::{self, FromJudge, FromSensor, Taken};
+use watari_link::{decode, encode};
+use watari_watch::link::wire::{FromJudge, FromSensor, Taken};
 use watari_watch::link::{ListenError, Listening, Reporter, StartError};
 
 use crate::support::{
@@ -76,8 +77,8 @@ async fn silent_connections_keep_no_sensor_out() {
 async fn a_judge_survives_what_sensors_say() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
-    let hello = wire::encode(&FromSensor::Hello { run: 1, taken: Taken::default() }).unwrap();
-    let beat = wire::encode(&FromSensor::Beat { clock_offset_ns: None }).unwrap();
+    let hello = encode(&FromSensor::Hello { run: 1, taken: Taken::default() }).unwrap();
+    let beat = encode(&FromSensor::Beat { clock_offset_ns: None }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
         (&[b"garbage!"], "does not speak the protocol of watari watch"),
         (&[b"wwatch\xff\xff"], "it speaks version 65535 of the protocol, and this program version 3"),
@@ -104,10 +105,9 @@ async fn a_judge_survives_what_sensors_say() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sensor_survives_what_judges_say() {
     let dir = cluster();
-    let welcome = wire::encode(&FromJudge::Welcome { run: 1, taken: Taken::default() }).unwrap();
-    let false_welcome =
-        wire::encode(&FromJudge::Welcome { run: 1, taken: Taken { number: 9, told: 0, missed: 0 } }).unwrap();
-    let refused = wire::encode(&FromJudge::Refused { why: "no\nroom".to_owned() }).unwrap();
+    let welcome = encode(&FromJudge::Welcome { run: 1, taken: Taken::default() }).unwrap();
+    let false_welcome = encode(&FromJudge::Welcome { run: 1, taken: Taken { number: 9, told: 0, missed: 0 } }).unwrap();
+    let refused = encode(&FromJudge::Refused { why: "no\nroom".to_owned() }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
         (&[b"garbage!"], "does not speak the protocol of watari watch"),
         (&[b"wwatch\x00\x01"], "it speaks version 1 of the protocol, and this program version 3"),
@@ -181,7 +181,7 @@ async fn why(stream: &mut (impl AsyncRead + Unpin)) -> String {
         let len = stream.read_u32().await.unwrap();
         let mut message = vec![0; len as usize];
         stream.read_exact(&mut message).await.unwrap();
-        if let FromJudge::Refused { why } = wire::decode(&message).unwrap() {
+        if let FromJudge::Refused { why } = decode(&message).unwrap() {
             return why;
         }
     }

@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use watari_endings::{Counts, Ending, Histogram, Tally};
+use watari_link::{decode, encode};
 use watari_packets::{Other, Timestamp};
 
 use super::*;
@@ -89,7 +90,7 @@ fn counts_of_a_sensor_can_be_added_whatever_they_are() {
     assert!(all.frames.all() > 0);
 }
 
-/// A change of one of these bytes needs another [`VERSION`].
+/// A change of one of these bytes needs another version of [`PROTOCOL`].
 #[test]
 fn the_layout_of_version_3_is_pinned() {
     let report = Report { at: Timestamp(300), tallies: vec![(server(), 5, tally(0))], health: health(9) };
@@ -126,35 +127,3 @@ const LAYOUT: &str = concat!(
     "80808080b005",
     "80808080c005",
 );
-
-#[test]
-fn what_is_behind_a_message_is_refused() {
-    let bytes = encode(&FromJudge::Beat { at_ns: 1 }).unwrap();
-    assert!(matches!(decode::<FromJudge>(&[&bytes[4..], &[0]].concat()), Err(TalkError::Trailing(1))));
-    assert!(matches!(decode::<FromJudge>(&bytes[4..5]), Err(TalkError::Unreadable(_))));
-    let long = FromJudge::Refused { why: "x".repeat(2_000) };
-    assert!(matches!(encode(&long), Err(TalkError::TooLong(2_003))));
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_is_silent_is_given_up() {
-    let (mut near, mut far) = tokio::io::duplex(64);
-    assert!(matches!(receive::<FromJudge>(&mut near).await, Err(TalkError::Silent)));
-    // A partial message is followed by silence, too; and a peer that reads nothing times out.
-    wire_half(&mut far).await;
-    assert!(matches!(receive::<FromJudge>(&mut near).await, Err(TalkError::Silent)));
-    assert!(matches!(write(&mut near, &[0; 100]).await, Err(TalkError::Silent)));
-}
-
-async fn wire_half(to: &mut (impl AsyncWrite + Unpin)) {
-    write(to, &[0, 0, 0, 9, 1]).await.unwrap();
-}
-
-#[tokio::test]
-async fn lengths_are_checked_before_anything_is_read() {
-    let read = |bytes: &'static [u8]| async move { receive::<FromJudge>(&mut &*bytes).await };
-    assert!(matches!(read(b"\xff\xff\xff\xff").await, Err(TalkError::TooLong(0xffff_ffff))));
-    assert!(matches!(read(b"\0\0\x04\x01").await, Err(TalkError::TooLong(1_025))));
-    assert!(matches!(read(b"\0\0\x04\0abc").await, Err(TalkError::Closed)));
-    assert!(matches!(read(b"\0\0").await, Err(TalkError::Closed)));
-}

@@ -1,26 +1,24 @@
 //! Messages from the peer.
 
-use serde::de::DeserializeOwned;
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::task::{self, AbortHandle};
-use tokio::time::timeout;
 
-use super::wire::{self, SILENCE_MAX, TalkError};
+use crate::messages::{LinkFrame, TalkError, receive};
 
-/// Messages from the peer. A task of its own reads them, so that no partial message is lost if the receiver handles
-/// another event first. The inbox gives up a peer that sends nothing for [`SILENCE_MAX`].
-pub(crate) struct Inbox<T> {
+/// Reads messages of the peer in a task of its own, so that a partly read message is not lost when the receiver handles
+/// another event first. Ends with an error if the peer sends nothing for [`SILENCE_MAX`](crate::SILENCE_MAX).
+pub struct Inbox<T> {
     received: mpsc::Receiver<Result<T, TalkError>>,
     reader: AbortHandle,
 }
 
-impl<T: DeserializeOwned + Send + 'static> Inbox<T> {
-    pub(crate) fn read<R: AsyncRead + Unpin + Send + 'static>(mut from: R) -> Self {
+impl<T: LinkFrame + Send + 'static> Inbox<T> {
+    pub fn read<R: AsyncRead + Unpin + Send + 'static>(mut from: R) -> Self {
         let (sender, received) = mpsc::channel(1);
         let reader = task::spawn(async move {
             loop {
-                let message = timeout(SILENCE_MAX, wire::receive(&mut from)).await.unwrap_or(Err(TalkError::Silent));
+                let message = receive(&mut from).await;
                 let last = message.is_err();
                 if sender.send(message).await.is_err() || last {
                     return;
@@ -31,7 +29,7 @@ impl<T: DeserializeOwned + Send + 'static> Inbox<T> {
     }
 
     /// The next message. Cancel-safe: no message is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Result<T, TalkError> {
+    pub async fn next(&mut self) -> Result<T, TalkError> {
         self.received.recv().await.unwrap_or(Err(TalkError::Closed))
     }
 }
