@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::Serialize;
+
 /// The prefix lengths that identify a client. Addresses with the same prefix count as one client, so one agent serves
 /// all connections of a client that come from several addresses of one network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ClientPrefix {
     ipv4: u8,
     ipv6: u8,

@@ -20,6 +20,7 @@ mod window;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use address::{ClientPrefix, InvalidPrefix};
@@ -32,7 +33,7 @@ pub use response::ResponseAverage;
 pub use turns::Turns;
 
 /// Selects the agent for a handshake. Equally good agents take turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HandshakePolicy {
     /// Each available agent in turn, regardless of weight.
@@ -49,7 +50,7 @@ pub enum HandshakePolicy {
 }
 
 /// Selects the agent for the connection after the handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkPolicy {
     /// The agent that the client's address selects, whichever agent did the handshake: the persistence of CSSL-SF.

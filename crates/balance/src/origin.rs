@@ -5,12 +5,13 @@ mod tests;
 
 use std::cmp::Ordering;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Candidate, RESPONSE_MIN, Turns, by_key, cheapest};
 
 /// The policy that selects an origin for a request. Under every policy, an origin in slow start gets less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OriginPolicy {
     /// Each available origin in turn, regardless of weight.

@@ -1,13 +1,16 @@
 //! Configuration of a dispatcher. [`crate::Dispatcher::reload`] can replace all of it except the name.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
-use watari_values::NodeName;
+use watari_values::setting::{As, Span};
+use watari_values::{NodeName, duration};
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -114,39 +117,53 @@ pub struct Checks {
     pub thresholds: HealthThresholds,
 }
 
-/// Limits of a dispatcher. Every wait has a time limit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The limits of a dispatcher. Every wait has a time limit. `[dispatcher.limits]` in the configuration of a node: the
+/// documentation of a field is that of its key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Clients at a time, including those that wait for an agent. The dispatcher resets further ones.
+    #[serde(with = "As::<NonZeroUsize>")]
     pub connections_max: usize,
     /// Clients at a time from one address. The dispatcher resets further ones.
+    #[serde(with = "As::<NonZeroUsize>")]
     pub connections_per_client_max: usize,
     /// Clients that may wait for an agent while all agents are at their limit or none is available. The dispatcher
     /// resets further ones.
     pub queue_max: usize,
     /// How long a client may wait in the queue.
+    #[serde(with = "As::<Span>")]
     pub queue_timeout: Duration,
-    /// The time in which the PROXY protocol header of a connection has to be complete.
+    /// The time in which the PROXY protocol header of a connection to `listen_proxy` has to be complete.
+    #[serde(with = "As::<Span>")]
     pub proxy_header_timeout: Duration,
-    /// The time from accepting a client until the agent announces its handshake.
+    /// The time from accepting a client until the agent announces that its handshake is done.
+    #[serde(with = "As::<Span>")]
     pub handshake_timeout: Duration,
     /// The time in which a client has to acknowledge sent data or open its receive window (`TCP_USER_TIMEOUT`). It is
     /// set on listeners. A reload does not change it for connections that exist.
+    #[serde(with = "As::<Span>")]
     pub user_timeout: Duration,
-    /// The time without a byte in either direction.
+    /// The time without a byte in either direction after which a connection is closed.
+    #[serde(with = "As::<Span>")]
     pub idle_timeout: Duration,
-    /// The lifetime of a connection.
+    /// The longest lifetime of a connection.
+    #[serde(with = "As::<Span>")]
     pub lifetime_max: Duration,
     /// The time limit for connecting to an agent.
+    #[serde(with = "As::<Span>")]
     pub leg_timeout: Duration,
-    /// Idle legs that each thread keeps to each agent for other connections. The dispatcher closes further ones.
+    /// Idle legs that each thread keeps to each agent, for other connections. The dispatcher closes further ones.
     pub idle_legs_max: usize,
     /// Connections per second that the dispatcher asks to leave draining agents, over all of these agents.
+    #[serde(with = "As::<NonZeroU32>")]
     pub drain_rate: u32,
-    /// The time from a proposal to the decision.
+    /// The time from the proposal of a move to the decision. After it, the dispatcher aborts the move.
+    #[serde(with = "As::<MoveTimeout>")]
     pub move_timeout: Duration,
     /// The time from the end of an agent's leg to the agent's announcement that its stream was complete. Also the time
     /// from the end of the stream to a client to the end of the client's own stream.
+    #[serde(with = "As::<Span>")]
     pub final_timeout: Duration,
 }
 
@@ -192,5 +209,47 @@ impl Default for Limits {
             move_timeout: Duration::from_secs(3),
             final_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+/// The longest time that a move may be undecided. The agents have timeouts of their own, which must be longer: the
+/// source keeps a fenced connection for 15 s, and an agent keeps a leg without its preface for 10 s.
+const MOVE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+
+/// At most [`MOVE_TIMEOUT_MAX`].
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "Span", into = "Span")]
+#[schemars(inline, with = "Span", extend("x-range" = format!("to {}", duration::text(MOVE_TIMEOUT_MAX))))]
+struct MoveTimeout(Span);
+
+impl TryFrom<Span> for MoveTimeout {
+    type Error = String;
+
+    fn try_from(span: Span) -> Result<Self, String> {
+        if span.get() > MOVE_TIMEOUT_MAX {
+            let max_s = MOVE_TIMEOUT_MAX.as_secs();
+            return Err(format!("move_timeout is at most {max_s}s: agents wait at most 10 s for the decision"));
+        }
+        Ok(Self(span))
+    }
+}
+
+impl TryFrom<Duration> for MoveTimeout {
+    type Error = String;
+
+    fn try_from(timeout: Duration) -> Result<Self, String> {
+        Span::try_from(timeout)?.try_into()
+    }
+}
+
+impl From<MoveTimeout> for Span {
+    fn from(timeout: MoveTimeout) -> Self {
+        timeout.0
+    }
+}
+
+impl From<MoveTimeout> for Duration {
+    fn from(timeout: MoveTimeout) -> Self {
+        timeout.0.get()
     }
 }

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use watari_pki::Identity;
+use watari_values::setting::{As, Within};
 use watari_values::{NodeName, Role};
 use watari_wire::frame::FRAME_LEN_MAX;
 
@@ -46,40 +49,59 @@ pub enum Join {
     },
 }
 
-/// Time limits and queue limits of a mesh.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Time limits and queue limits of a mesh. `[node.limits]` in the configuration of a node: the documentation of a field
+/// is that of its key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
+    /// Connections from unknown addresses that have not identified themselves by a certificate and a hello. The same
+    /// number is allowed from addresses of members, and from those from which a peer has connected recently. For a newer
+    /// connection, the oldest of the address with the most is closed.
+    #[serde(with = "As::<Within<1, 65_536>>")]
+    pub unidentified_max: usize,
+    /// Unidentified connections from one unknown address (IPv6: a network of 64 bits). For a newer connection, the
+    /// oldest is closed.
+    #[serde(with = "As::<Within<1, 65_536>>")]
+    pub unidentified_per_address_max: usize,
+
+    // The rest is not configurable.
     /// The silence after which a link is pinged, repeatedly.
+    #[serde(skip)]
     pub ping_after: Duration,
     /// The time without received bytes, or without progress in sending, after which a link is closed.
+    #[serde(skip)]
     pub dead_after: Duration,
     /// The time from connect or accept to the end of the hellos.
+    #[serde(skip)]
     pub handshake_max: Duration,
     /// The pause before the first attempt to connect again. It doubles with each attempt.
+    #[serde(skip)]
     pub backoff_min: Duration,
     /// The longest pause before an attempt.
+    #[serde(skip)]
     pub backoff_max: Duration,
     /// Messages that may wait in the queue to one peer.
+    #[serde(skip)]
     pub queue_messages_max: usize,
     /// Bytes that may wait in the queue to one peer: at least the longest frame.
+    #[serde(skip)]
     pub queue_bytes_max: usize,
     /// Events of all peers that may wait for their reader.
+    #[serde(skip)]
     pub events_max: usize,
-    /// Unidentified connections from unknown addresses. The same number is allowed from addresses of members, and from
-    /// those from which a peer has connected recently. For a newer connection, the oldest of the address with the most
-    /// is closed.
-    pub unidentified_max: usize,
-    /// Unidentified connections from one unknown address. For a newer connection, the oldest is closed.
-    pub unidentified_per_address_max: usize,
     /// The interval at which one of the peers, in turn, is sent all members.
+    #[serde(skip)]
     pub members_interval: Duration,
     /// A learned member is removed after this time without a link from any node.
+    #[serde(skip)]
     pub members_forgotten_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            unidentified_max: 256,
+            unidentified_per_address_max: 64,
             ping_after: Duration::from_secs(1),
             dead_after: Duration::from_secs(5),
             handshake_max: Duration::from_secs(5),
@@ -88,8 +110,6 @@ impl Default for Limits {
             queue_messages_max: 16 << 10,
             queue_bytes_max: 8 << 20,
             events_max: 256,
-            unidentified_max: 256,
-            unidentified_per_address_max: 64,
             members_interval: Duration::from_mins(1),
             // A host may take this long to restart. To dial it in vain for longer costs more than it gains.
             members_forgotten_after: Duration::from_hours(1),

@@ -44,6 +44,15 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, u32::try_from(ns % 1_000_000_000).ok()?))
 }
 
+/// The text of a duration, in the longest unit that needs no fraction.
+pub fn text(duration: Duration) -> String {
+    let ns = duration.as_nanos();
+    match UNITS_NS.iter().rev().find(|(_, unit_ns)| ns % unit_ns == 0) {
+        Some((unit, unit_ns)) => format!("{}{unit}", ns / unit_ns),
+        None => format!("{}.{:03}us", ns / 1000, ns % 1000),
+    }
+}
+
 /// The number of these digits, 0 for none. Fits 64 bits, so that its product with a unit fits 128.
 fn integer(digits: &str) -> Option<u128> {
     if digits.is_empty() { Some(0) } else { digits.parse::<u64>().ok().map(u128::from) }
@@ -108,7 +117,22 @@ mod tests {
         assert_eq!(parse(&"x".repeat(1000)).map_err(|error| error.to_string()), Err(expected));
     }
 
+    #[test]
+    fn durations_are_written_in_the_longest_unit() {
+        let cases = [(250, "250us"), (1_500_000, "1500ms"), (120_000_000, "2m"), (86_400_000_000, "1d")];
+        for (us, expected) in cases {
+            assert_eq!(text(Duration::from_micros(us)), expected);
+        }
+        assert_eq!(text(Duration::from_nanos(2_050)), "2.050us");
+    }
+
     proptest! {
+        #[test]
+        fn a_written_duration_is_read_back(ns: u64) {
+            let duration = Duration::from_nanos(ns);
+            prop_assert_eq!(parse(&text(duration)), Ok(duration));
+        }
+
         #[test]
         fn whole_numbers_are_exact(ms: u64) {
             prop_assert_eq!(parse(&format!("{ms}ms")), Ok(Duration::from_millis(ms)));

@@ -15,7 +15,6 @@
 
 mod check;
 mod form;
-mod limits;
 mod load;
 mod members;
 mod outline;
@@ -23,6 +22,7 @@ mod proxy;
 mod raw;
 mod restart;
 mod sessions;
+mod spanned;
 mod stamps;
 mod tls;
 mod value;
@@ -46,7 +46,6 @@ pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, Site
 pub(crate) use outline::{Change, Outline};
 pub(crate) use proxy::Proxy;
 pub(crate) use raw::LogFormat;
-pub(crate) use value::Span;
 
 /// The default path of the administration socket.
 pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";

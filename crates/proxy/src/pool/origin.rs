@@ -304,7 +304,7 @@ impl Origin {
     {
         let asked = Instant::now();
         let mut answer = pin!(answer);
-        let uploaded_min = bytes_min(self.limits.body_rate_min, self.limits.response_timeout);
+        let uploaded_min = bytes_min(self.limits.body_bytes_per_s_min, self.limits.response_timeout);
         let result = loop {
             match timeout(self.limits.response_timeout, &mut answer).await {
                 Ok(result) => break result,

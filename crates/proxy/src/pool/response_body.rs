@@ -61,7 +61,7 @@ impl ResponseBody {
     /// end, and the minimum rate.
     pub(crate) fn new(inner: Incoming, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
         let limit = limits.body_timeout;
-        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_rate_min, limit));
+        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_bytes_per_s_min, limit));
         let mut body = Self { lease: Some(lease), limit, progress, ..Self::none(inner, counters) };
         if body.inner.is_end_stream() {
             body.release();

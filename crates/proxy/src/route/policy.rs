@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, Request, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
 
 use crate::exchange::client::Client;
@@ -61,12 +64,19 @@ pub enum HashKey {
 pub struct InvalidHashKey;
 
 /// A failure after which another origin may succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub enum RetryOn {
     /// The connection broke before the head of a response.
+    #[serde(rename = "reset")]
     Reset,
+    /// The origin responded with this status.
+    #[serde(rename = "502")]
     BadGateway,
+    /// The origin responded with this status.
+    #[serde(rename = "503")]
     Unavailable,
+    /// The origin responded with this status.
+    #[serde(rename = "504")]
     GatewayTimeout,
 }
 
@@ -91,6 +101,17 @@ impl HashKey {
             Self::Cookie(name) => cookie(request.headers(), name),
         };
         found.map_or_else(|| Cow::Owned(octets(client.address().ip())), Cow::Borrowed)
+    }
+}
+
+impl fmt::Display for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path => f.write_str("path"),
+            Self::Client => f.write_str("client"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+        }
     }
 }
 

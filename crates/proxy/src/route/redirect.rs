@@ -29,15 +29,18 @@ pub enum InvalidRedirect {
 }
 
 impl Redirect {
+    /// The statuses of redirects (RFC 9110, section 15.4).
+    pub const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+
     /// * `to`: a [`Template`] that begins with `http://HOST` or `https://HOST`, or with `/` and a character other than
     ///   `/`, `\` and `%`.
-    /// * `status`: 301, 302, 303, 307 or 308 (RFC 9110, section 15.4).
+    /// * `status`: one of [`Redirect::STATUSES`].
     pub fn new(to: &str, status: u16) -> Result<Self, InvalidRedirect> {
         let template = to.parse()?;
         if to.contains(' ') || !(leads_to_one_host(to) || stays_at_its_host(to)) {
             return Err(InvalidRedirect::Open);
         }
-        let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+        let is_redirect = Self::STATUSES.contains(&status);
         let status = StatusCode::from_u16(status).ok().filter(|_| is_redirect).ok_or(InvalidRedirect::Status)?;
         Ok(Self { to: template, status })
     }

@@ -119,7 +119,7 @@ impl TransferBody {
         comparison::compare(transfers, &transfer, &resource, source.origin, again, client);
         let (registered, orders) = transfers.begin(source.origin, &transfer, resource, client);
         let limits = transfers.pool().origin(source.origin).limits();
-        let progress = Progress::new(limits.body_rate_min, limits.response_timeout + limits.body_timeout);
+        let progress = Progress::new(limits.body_bytes_per_s_min, limits.response_timeout + limits.body_timeout);
         let (transfers, source) = (Arc::clone(transfers), Ok(source));
         Self { transfers, transfer, request, registered, orders, source, next: Next::Nothing, progress }
     }

@@ -44,7 +44,7 @@ impl Transfers {
     pub(crate) fn new(config: PoolConfig, begun: &Arc<AtomicU64>, metrics: &Metrics) -> Result<Self, InvalidTransport> {
         let handover = config.handover.clone();
         let governor = handover.as_ref().map(|handover| handover.governor).unwrap_or_default();
-        let governor = Settings { rate_min: config.limits.body_rate_min, ..governor };
+        let governor = Settings { rate_min: config.limits.body_bytes_per_s_min, ..governor };
         Ok(Self {
             handover,
             governor: Mutex::new(Governor::new(governor)),

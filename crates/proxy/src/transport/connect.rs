@@ -6,6 +6,8 @@ use std::sync::Arc;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,13 +25,17 @@ const BUFFER_LEN_MAX: usize = 128 * 1024;
 const WINDOW_LEN: u32 = 1 << 20;
 
 /// The version of HTTP that the proxy uses with an origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 pub enum HttpVersion {
+    /// HTTP/1.1.
     #[default]
+    #[serde(rename = "1.1")]
     Http1,
-    /// Without TLS, with prior knowledge (RFC 9113, section 3.3).
+    /// HTTP/2. Without TLS, with prior knowledge (RFC 9113, section 3.3).
+    #[serde(rename = "2")]
     Http2,
     /// The result of ALPN in the TLS handshake. Without TLS, HTTP/1.1.
+    #[serde(rename = "negotiated")]
     Negotiated,
 }
 

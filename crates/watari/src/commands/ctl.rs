@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use watari_values::setting::Span;
 use watari_values::{ConnectionId, NodeName};
 
 use super::{print, print_json};
 use crate::admin::{Answer, AskError, Connection, Topic, ask};
-use crate::config::{DEFAULT_ADMIN, Span};
+use crate::config::DEFAULT_ADMIN;
 use crate::failure::Failure;
 
 /// Query and control a running node

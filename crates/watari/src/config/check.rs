@@ -3,31 +3,26 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use ipnet::IpNet;
-use toml::Spanned;
 use watari_balance::{BulkPolicy, HandshakePolicy, HealthThresholds};
 use watari_dispatcher::{Checks, PassthroughRule, Policies};
 use watari_mesh::{Join, Peer};
+use watari_values::setting::Span;
 
-use super::raw::{ProxyProtocol, RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, line_of};
-use super::value::{Address, HostPattern, Network, Prefix, Span};
-use super::{Agent, At, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Outline, Site};
+use super::raw::{RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, THREADS_MAX, line_of};
+use super::spanned::{Spanned, Texts};
+use super::value::{Address, FilePath, HostPattern, Network, Prefix, ProxyProtocol};
+use super::{Agent, At, Config, Dispatcher, Log, Node, Outline, Site};
 
 /// A certificate chain and its key.
 pub(super) type IdentityFiles = (At<PathBuf>, At<PathBuf>);
 
 /// A line and the description of its mistake.
 pub(super) type Wrong = (usize, String);
-
-/// Well below the time that service managers give a service to end (systemd: 90 s).
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most threads of a dispatcher. No machine can use more for relaying.
-const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Checks one file.
 ///
@@ -101,7 +96,7 @@ impl<'a> Check<'a> {
             agent,
             node,
             peers,
-            log: Log { format: raw.log.format, level: raw.log.level.0, repeats_max: raw.log.repeats_max.0 },
+            log: Log { format: raw.log.format, level: raw.log.level.0, repeats_max: raw.log.repeats_max },
             outline: Outline::of(self.text),
         })
     }
@@ -112,10 +107,10 @@ impl<'a> Check<'a> {
             pki: self.path(&raw.pki),
             mesh: raw.mesh.into_inner().0,
             join,
-            admin: raw.admin.map_or_else(|| DEFAULT_ADMIN.into(), |admin| self.resolve(&admin)),
+            admin: self.resolve(&raw.admin.0),
             metrics: raw.metrics.map(|metrics| metrics.into_inner().0),
-            drain_timeout: raw.drain_timeout.map_or(DRAIN_TIMEOUT, Span::get),
-            limits: raw.limits.into(),
+            drain_timeout: raw.drain_timeout,
+            limits: raw.limits,
         }
     }
 
@@ -174,7 +169,7 @@ impl<'a> Check<'a> {
                 checks: checks(&raw.check),
                 passthrough,
                 proxy_from,
-                limits: raw.limits.into(),
+                limits: raw.limits,
             },
         })
     }
@@ -224,11 +219,7 @@ impl<'a> Check<'a> {
     }
 
     /// A peer at `listen_proxy` can claim any client address. So the configuration has to restrict the peers.
-    fn proxy_from(
-        &self,
-        listen_proxy: &[Spanned<String>],
-        proxy_from: Option<Spanned<Vec<Spanned<String>>>>,
-    ) -> Result<Vec<IpNet>, Wrong> {
+    fn proxy_from(&self, listen_proxy: &[Spanned<String>], proxy_from: Option<Texts>) -> Result<Vec<IpNet>, Wrong> {
         match (listen_proxy.first(), proxy_from) {
             (None, None) => Ok(Vec::new()),
             (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from has no effect without listen_proxy"),
@@ -257,7 +248,7 @@ impl<'a> Check<'a> {
         let (site, tls) = (self.note(site), self.note(tls));
         match (site, tls, sharing) {
             (Some(site), Some(tls), Ok(sharing)) => {
-                Ok(Agent { legs: raw.legs.into_inner().0, tls, site, sharing, limits: raw.limits.into() })
+                Ok(Agent { legs: raw.legs.into_inner().0, tls, site, sharing, limits: raw.limits })
             }
             (.., Err(wrong)) => Err(wrong),
             _ => Err(self.noted()),
@@ -321,8 +312,8 @@ impl<'a> Check<'a> {
     /// A certificate and its key, if the file names them.
     pub(super) fn identity(
         &self,
-        certificate: Option<&Spanned<PathBuf>>,
-        key: Option<&Spanned<PathBuf>>,
+        certificate: Option<&Spanned<FilePath>>,
+        key: Option<&Spanned<FilePath>>,
     ) -> Result<Option<IdentityFiles>, Wrong> {
         match (certificate, key) {
             (Some(certificate), Some(key)) => Ok(Some((self.path(certificate), self.path(key)))),
@@ -331,8 +322,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    pub(super) fn path(&self, value: &Spanned<PathBuf>) -> At<PathBuf> {
-        At { line: self.line(value), value: self.resolve(value.get_ref()) }
+    pub(super) fn path(&self, value: &Spanned<FilePath>) -> At<PathBuf> {
+        At { line: self.line(value), value: self.resolve(&value.get_ref().0) }
     }
 
     fn resolve(&self, path: &Path) -> PathBuf {
@@ -356,15 +347,8 @@ fn policies(
 }
 
 fn checks(raw: &RawChecks) -> Checks {
-    let default = Checks::default();
-    Checks {
-        interval: raw.interval.map_or(default.interval, Span::get),
-        timeout: raw.timeout.map_or(default.timeout, Span::get),
-        thresholds: HealthThresholds {
-            fall: raw.fall.map_or(default.thresholds.fall, NonZeroU32::get),
-            rise: raw.rise.map_or(default.thresholds.rise, NonZeroU32::get),
-        },
-    }
+    let RawChecks { interval, timeout, fall, rise } = *raw;
+    Checks { interval, timeout, thresholds: HealthThresholds { fall, rise } }
 }
 
 /// Whether connections to `address` surely reach the listener at `own`. The addresses of other hosts are not known

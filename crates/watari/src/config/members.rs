@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use toml::Spanned;
 use watari_dispatcher::AgentConfig;
 use watari_mesh::{Join, Peer};
 use watari_values::NodeName;
@@ -11,13 +10,14 @@ use watari_values::NodeName;
 use super::Node;
 use super::check::{Check, Wrong};
 use super::raw::{JoinRule, RawAgentAddress, RawConfig, RawPeer};
+use super::spanned::Spanned;
 
 impl Check<'_> {
     /// The join rule, with the addresses that this node announces to members that find it through another node.
     pub(super) fn join(&self, raw: &RawConfig) -> Result<Join, Wrong> {
         let node = raw.node.get_ref();
         match (node.join, &node.advertise) {
-            (Some(JoinRule::Certified), advertise) => {
+            (JoinRule::Certified, advertise) => {
                 let said = advertise.as_ref().unwrap_or(&node.mesh);
                 let mesh = said.get_ref().0;
                 if mesh.ip().is_unspecified() {
@@ -29,8 +29,10 @@ impl Check<'_> {
                 let legs = raw.agent.as_ref().map(|agent| agent.get_ref().legs.get_ref().0);
                 Ok(Join::Certified { mesh, legs: legs.map(|legs| seen_from_outside(legs, mesh)) })
             }
-            (_, Some(advertise)) => self.wrong(advertise, "advertise has no effect unless join is \"certified\""),
-            (_, None) => Ok(Join::Configured),
+            (JoinRule::Configured, Some(advertise)) => {
+                self.wrong(advertise, "advertise has no effect unless join is \"certified\"")
+            }
+            (JoinRule::Configured, None) => Ok(Join::Configured),
         }
     }
 

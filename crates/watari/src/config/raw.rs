@@ -1,19 +1,33 @@
 //! The file as TOML: its tables and keys, and the types of values.
+//!
+//! The documentation of a field is that of its key: `docs/configuration.md` and the JSON schema have it, with the
+//! field's type, range and default. `dispatcher`, `sessions` and `tls` have the keys of these tables,
+//! [`super::proxy`] those of `[agent.proxy]`. Imports from `value` and `spanned`.
 
-use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::PathBuf;
+mod dispatcher;
+mod sessions;
+mod tls;
 
-use serde::Deserialize;
-use toml::Spanned;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
-use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_values::NodeName;
+use watari_values::setting::{As, Span, Within};
 
-use super::limits::{AgentLimits, DispatcherLimits, NodeLimits, Within};
+pub(super) use self::dispatcher::{RawAgentAddress, RawChecks, RawDispatcher, RawPassthrough, THREADS_MAX};
+pub(super) use self::sessions::{
+    DATABASE_MIB, LIFETIME, REDIS_TIMEOUT, ROTATIONS_MAX, RawSessions, SessionMode, TICKETS_MAX,
+};
+pub(super) use self::tls::{ALPN, Demand, RawListener, RawTls, RawTlsParameters, VERSIONS};
+use super::DEFAULT_ADMIN;
 use super::proxy::RawProxy;
-use super::value::{Address, Level, ListenerAddress, Prefix, Span, Weight};
+use super::spanned::Spanned;
+use super::value::{Address, FilePath, Level};
 
-#[derive(Deserialize)]
+/// The configuration of a node.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
     pub(super) node: Spanned<RawNode>,
@@ -25,100 +39,71 @@ pub(super) struct RawConfig {
     pub(super) log: RawLog,
 }
 
-#[derive(Deserialize)]
+/// The node itself, and its links to other nodes.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawNode {
+    /// The name of the node, as in its certificate.
     pub(super) name: Spanned<NodeName>,
-    pub(super) pki: Spanned<PathBuf>,
+    /// The directory with `ca.pem`, and the certificate and the key of the node: `NAME.pem`, `NAME.key` (`watari pki`).
+    pub(super) pki: Spanned<FilePath>,
+    /// The address at which the node accepts links from other nodes.
     pub(super) mesh: Spanned<Address>,
-    pub(super) join: Option<JoinRule>,
-    pub(super) advertise: Option<Spanned<Address>>,
-    pub(super) admin: Option<PathBuf>,
-    pub(super) metrics: Option<Spanned<Address>>,
-    pub(super) drain_timeout: Option<Span>,
+    /// The nodes that can be members of the cluster. It has to be the same at all nodes.
     #[serde(default)]
-    pub(super) limits: NodeLimits,
+    pub(super) join: JoinRule,
+    /// The address that other nodes connect to for links with this node. It needs `join = "certified"`. Without it,
+    /// `mesh`.
+    pub(super) advertise: Option<Spanned<Address>>,
+    /// The administration socket, for `watari ctl`.
+    #[serde(default = "admin")]
+    pub(super) admin: FilePath,
+    /// The address of the metrics server: `http://ADDRESS/metrics`. Without it, the node has none.
+    pub(super) metrics: Option<Spanned<Address>>,
+    /// The time that an agent's connections get, at SIGTERM, to move to other agents or to end. Keep it below the
+    /// timeout of the service manager (`TimeoutStopSec=`).
+    #[serde(with = "As::<Span>", default = "drain_timeout")]
+    pub(super) drain_timeout: Duration,
+    #[serde(default)]
+    pub(super) limits: watari_mesh::Limits,
+}
+
+fn admin() -> FilePath {
+    FilePath(DEFAULT_ADMIN.into())
+}
+
+/// Well below the time that service managers give a service to end (systemd: 90 s).
+fn drain_timeout() -> Duration {
+    Duration::from_secs(30)
 }
 
 /// The rule for membership of the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum JoinRule {
+    /// The node accepts only its peers.
+    #[default]
     Configured,
+    /// Every dispatcher and agent with a certificate of the cluster's authority is a member. The node finds them through
+    /// its peers.
     Certified,
 }
 
-#[derive(Deserialize)]
+/// Another node. The list may contain this node, so that all nodes can have the same list.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPeer {
+    /// The name of the node, as in its certificate.
     pub(super) name: Spanned<NodeName>,
+    /// The address at which the node accepts links.
     pub(super) mesh: Spanned<Address>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawDispatcher {
-    /// Elements of arrays are checked later: TOML reports an error in one of them at the line where the array begins.
-    pub(super) listen: Spanned<Vec<Spanned<String>>>,
-    #[serde(default)]
-    pub(super) listen_proxy: Vec<Spanned<String>>,
-    pub(super) proxy_from: Option<Spanned<Vec<Spanned<String>>>>,
-    #[serde(default)]
-    pub(super) redirect: Vec<Spanned<String>>,
-    pub(super) agents: Spanned<Vec<RawAgentAddress>>,
-    pub(super) discover: Option<Spanned<bool>>,
-    pub(super) threads: Option<Spanned<NonZeroUsize>>,
-    pub(super) handshake: Option<HandshakePolicy>,
-    pub(super) bulk: Option<BulkPolicy>,
-    pub(super) client_prefix: Option<Prefix>,
-    pub(super) slow_start: Option<Span>,
-    #[serde(default)]
-    pub(super) check: RawChecks,
-    #[serde(default)]
-    pub(super) passthrough: Vec<RawPassthrough>,
-    #[serde(default)]
-    pub(super) limits: DispatcherLimits,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawAgentAddress {
-    pub(super) name: Spanned<NodeName>,
-    pub(super) legs: Spanned<Address>,
-    #[serde(default)]
-    pub(super) weight: Weight,
-    pub(super) connections_max: Option<NonZeroUsize>,
-}
-
-/// `[[dispatcher.passthrough]]`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawPassthrough {
-    pub(super) names: Spanned<Vec<Spanned<String>>>,
-    pub(super) backends: Spanned<Vec<Spanned<String>>>,
-    pub(super) proxy_protocol: Option<ProxyProtocol>,
-}
-
-/// The version of the PROXY protocol that carries the client's address.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ProxyProtocol {
-    V2,
-}
-
-/// `[dispatcher.check]`
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawChecks {
-    pub(super) interval: Option<Span>,
-    pub(super) timeout: Option<Span>,
-    pub(super) fall: Option<NonZeroU32>,
-    pub(super) rise: Option<NonZeroU32>,
-}
-
-#[derive(Deserialize)]
+/// The role agent: terminates TLS, and serves `[agent.files]` or `[agent.proxy]`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAgent {
+    /// The address at which the agent accepts legs from dispatchers.
     pub(super) legs: Spanned<Address>,
     #[serde(default)]
     pub(super) certificate: Vec<RawCertificate>,
@@ -128,141 +113,58 @@ pub(super) struct RawAgent {
     #[serde(default)]
     pub(super) sessions: RawSessions,
     #[serde(default)]
-    pub(super) limits: AgentLimits,
+    pub(super) limits: watari_agent::Limits,
 }
 
-/// `[agent.sessions]`
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawSessions {
-    pub(super) mode: Option<Spanned<SessionMode>>,
-    pub(super) lifetime: Option<Spanned<Span>>,
-    pub(super) rotation: Option<Spanned<Span>>,
-    pub(super) tickets: Option<Spanned<usize>>,
-    pub(super) memory_mib: Option<NonZeroUsize>,
-    pub(super) single_use: Option<Spanned<bool>>,
-    pub(super) early_data: Option<Spanned<bool>>,
-    pub(super) keys_file: Option<Spanned<PathBuf>>,
-    pub(super) database: Option<Spanned<PathBuf>>,
-    pub(super) database_mib: Option<Spanned<NonZeroU32>>,
-    pub(super) redis: Option<Spanned<RawRedis>>,
-}
-
-/// `[agent.sessions.redis]`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawRedis {
-    pub(super) url: String,
-    pub(super) username: Option<Spanned<String>>,
-    pub(super) password_file: Option<Spanned<PathBuf>>,
-    pub(super) ca: Option<Spanned<PathBuf>>,
-    pub(super) certificate: Option<Spanned<PathBuf>>,
-    pub(super) key: Option<Spanned<PathBuf>>,
-    pub(super) timeout: Option<Span>,
-}
-
-/// How sessions are shared.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum SessionMode {
-    Private,
-    Tickets,
-    Push,
-    Owner,
-    Redis,
-}
-
-#[derive(Deserialize)]
+/// A certificate for handshakes. Several may have the same name, with keys of different kinds. An agent without
+/// certificates does no handshakes and needs no private key; it takes over connections from other agents.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCertificate {
-    pub(super) chain: Spanned<PathBuf>,
-    pub(super) key: Spanned<PathBuf>,
+    /// The certificate and its intermediate certificates, in PEM.
+    pub(super) chain: Spanned<FilePath>,
+    /// The private key, in PEM. The agent refuses a file that all users can read.
+    pub(super) key: Spanned<FilePath>,
+    /// Whether clients that send no server name, or an unknown one, get this certificate.
     #[serde(default)]
     pub(super) default: bool,
 }
 
-/// A list of names.
-pub(super) type Names = Spanned<Vec<Spanned<String>>>;
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawTls {
-    versions: Option<Names>,
-    suites: Option<Names>,
-    groups: Option<Names>,
-    alpn: Option<Names>,
-    client_ca: Option<Spanned<PathBuf>>,
-    client_certificates: Option<Spanned<Demand>>,
-    #[serde(default)]
-    listener: Vec<Spanned<RawListener>>,
-}
-
-/// The same keys as in [`RawTls`]: serde cannot flatten tables whose values have spans.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawListener {
-    pub(super) address: Spanned<ListenerAddress>,
-    versions: Option<Names>,
-    suites: Option<Names>,
-    groups: Option<Names>,
-    alpn: Option<Names>,
-    client_ca: Option<Spanned<PathBuf>>,
-    client_certificates: Option<Spanned<Demand>>,
-}
-
-/// The keys that both kinds of table have.
-pub(super) struct RawTlsParameters {
-    pub(super) versions: Option<Names>,
-    pub(super) suites: Option<Names>,
-    pub(super) groups: Option<Names>,
-    pub(super) alpn: Option<Names>,
-    pub(super) client_ca: Option<Spanned<PathBuf>>,
-    pub(super) client_certificates: Option<Spanned<Demand>>,
-}
-
-impl RawTls {
-    /// Splits off the listeners.
-    pub(super) fn parts(self) -> (RawTlsParameters, Vec<Spanned<RawListener>>) {
-        let Self { versions, suites, groups, alpn, client_ca, client_certificates, listener } = self;
-        (RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }, listener)
-    }
-}
-
-impl RawListener {
-    pub(super) fn parameters(self) -> RawTlsParameters {
-        let Self { address: _, versions, suites, groups, alpn, client_ca, client_certificates } = self;
-        RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }
-    }
-}
-
-/// Whether the agent requests a client certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Demand {
-    None,
-    Optional,
-    Required,
-}
-
-#[derive(Deserialize)]
+/// A directory whose files the agent serves.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFiles {
-    pub(super) root: Spanned<PathBuf>,
+    /// The directory.
+    pub(super) root: Spanned<FilePath>,
 }
 
-#[derive(Deserialize)]
+/// The log, on the standard error.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawLog {
+    /// The format of lines.
     pub(super) format: LogFormat,
+    /// The lines that are logged.
     pub(super) level: Level,
-    pub(super) repeats_max: Within<1, 1_000_000>,
+    /// The most lines of one kind in 10 s. After that, a summary counts the others. Lines of the levels debug and trace
+    /// have no limit.
+    #[serde(with = "As::<Within<1, 1_000_000>>")]
+    pub(super) repeats_max: usize,
 }
 
-/// The most lines of a kind in 10 s: enough to show a problem, in a few kilobytes.
-const LOG_REPEATS_MAX: usize = 50;
+impl Default for RawLog {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Text,
+            level: Level(Targets::new().with_default(tracing::Level::INFO)),
+            // Enough to show a problem, in a few kilobytes.
+            repeats_max: 50,
+        }
+    }
+}
 
 /// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
     /// For people.
@@ -274,14 +176,4 @@ pub(crate) enum LogFormat {
 /// The line of the byte at `offset`, counted from 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count()
-}
-
-impl Default for RawLog {
-    fn default() -> Self {
-        Self {
-            format: LogFormat::Text,
-            level: Level(Targets::new().with_default(tracing::Level::INFO)),
-            repeats_max: Within(LOG_REPEATS_MAX),
-        }
-    }
 }

@@ -1,28 +1,12 @@
 //! `[agent.sessions]`: how sessions are shared.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use toml::Spanned;
 use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
+use watari_values::setting::Span;
 
 use super::check::{Check, Wrong};
-use super::raw::{RawSessions, SessionMode};
-use super::value::Span;
-
-/// Clocks of agents may be minutes apart. With a shorter lifetime, an agent could find a new session of another agent
-/// expired.
-const LIFETIME_MIN: Duration = Duration::from_mins(10);
-/// RFC 8446, section 4.6.1.
-const LIFETIME_MAX: Duration = Duration::from_hours(7 * 24);
-/// Agents keep seeds as long as their tickets are valid. They have room for twice as many, for rotations by order.
-const ROTATIONS_MAX: f64 = 24.0;
-/// Each ticket costs the client some memory, and the handshake some time.
-const TICKETS_MAX: usize = 10;
-/// Room for some millions of sessions.
-const DATABASE_MIB: u32 = 1024;
-/// A full handshake takes no longer.
-const REDIS_TIMEOUT: Duration = Duration::from_millis(250);
+use super::raw::{DATABASE_MIB, LIFETIME, REDIS_TIMEOUT, ROTATIONS_MAX, RawSessions, SessionMode, TICKETS_MAX};
+use super::spanned::Spanned;
+use super::value::FilePath;
 
 impl Check<'_> {
     pub(super) fn sharing(&self, raw: &RawSessions) -> Result<Sharing, Wrong> {
@@ -37,13 +21,14 @@ impl Check<'_> {
         };
         if let Some(lifetime) = &raw.lifetime {
             sharing.lifetime = lifetime.get_ref().get();
-            if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&sharing.lifetime) {
+            if !LIFETIME.contains(&sharing.lifetime) {
                 return self.wrong(lifetime, "lifetime must be from 10m to 7d");
             }
         }
         sharing.rotation = raw.rotation.as_ref().map_or(sharing.lifetime / 2, |rotation| rotation.get_ref().get());
         if let Some(rotation) = &raw.rotation
-            && (sharing.rotation.is_zero() || sharing.lifetime.div_duration_f64(sharing.rotation) > ROTATIONS_MAX)
+            && (sharing.rotation.is_zero()
+                || sharing.lifetime.div_duration_f64(sharing.rotation) > f64::from(ROTATIONS_MAX))
         {
             return self.wrong(rotation, "rotation must be at least 1/24 of lifetime");
         }
@@ -105,7 +90,7 @@ impl Check<'_> {
         if let (Some(name), None) = (&server.username, &server.password_file) {
             return self.wrong(name, "username needs password_file");
         }
-        let path = |path: &Spanned<PathBuf>| self.path(path).value;
+        let path = |path: &Spanned<FilePath>| self.path(path).value;
         Ok(Some(RedisServer {
             url: server.url.clone(),
             username: server.username.as_ref().map(|name| name.get_ref().clone()),

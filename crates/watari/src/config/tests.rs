@@ -120,7 +120,7 @@ fn pools_take_their_policies() {
         "weights: [3], resolve_interval: Some(1s)",
         "path: /health, host: Some(a:80), statuses: 200..=399",
         "interval: 1s, timeout: 2s, thresholds: HealthThresholds { fall: 5, rise: 2 }",
-        "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, body_rate_min: 0, attempts_max: 2",
+        "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, body_bytes_per_s_min: 0, attempts_max: 2",
         "in_flight_max: 7, idle_max: 0",
     ] {
         assert!(read.contains(expected), "{expected} is not in {read}");

@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use toml::Spanned;
 use watari_agent::Listener;
 use watari_handshake::{BadPolicy, Group, Policy};
 use watari_record::{CipherSuite, Version};
 
 use super::check::{Check, Wrong};
-use super::raw::{Demand, Names, RawCertificate, RawListener, RawTls, RawTlsParameters};
+use super::raw::{ALPN, Demand, RawCertificate, RawListener, RawTls, RawTlsParameters, VERSIONS};
+use super::spanned::{Spanned, Texts};
 use super::value::ListenerAddress;
 use super::{At, CertificateFiles, ClientCertificates, Tls, TlsParameters};
-
-/// The protocols that an agent can speak above TLS, in its order of preference.
-const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
 /// The parameters of one table, before the check of its client certificates.
 struct Set {
@@ -107,7 +104,7 @@ impl Check<'_> {
         })
     }
 
-    fn suites_are_of_use(&self, suites: &Names, policy: &Policy) -> Result<(), Wrong> {
+    fn suites_are_of_use(&self, suites: &Texts, policy: &Policy) -> Result<(), Wrong> {
         for (name, suite) in suites.get_ref().iter().zip(&policy.suites) {
             if !policy.versions.contains(&suite.version()) {
                 return self
@@ -120,7 +117,7 @@ impl Check<'_> {
     /// Reads a list of names. Each may occur once.
     fn named<T: Clone>(
         &self,
-        raw: Option<&Names>,
+        raw: Option<&Texts>,
         above: &[T],
         what: &str,
         read: impl Fn(&str) -> Result<T, String>,
@@ -173,11 +170,10 @@ fn sentence(error: BadPolicy) -> String {
 }
 
 fn version(name: &str) -> Result<Version, String> {
-    match name {
-        "1.2" => Ok(Version::Tls12),
-        "1.3" => Ok(Version::Tls13),
-        _ => Err(format!("\"{name}\" is not a supported version: expected 1.2 or 1.3")),
-    }
+    let known = VERSIONS.into_iter().find(|(known, _)| *known == name);
+    known
+        .map(|(_, version)| version)
+        .ok_or_else(|| format!("\"{name}\" is not a supported version: expected 1.2 or 1.3"))
 }
 
 fn suite(name: &str) -> Result<CipherSuite, String> {

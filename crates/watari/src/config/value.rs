@@ -1,94 +1,89 @@
 //! Values that TOML has no types for.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 use watari_agent::Listener;
 use watari_balance::{ClientPrefix, InvalidPrefix, WEIGHT_MAX};
 use watari_dispatcher::NamePattern;
 use watari_proxy::OriginAddress;
-use watari_values::duration;
 
-/// A duration above zero: `500ms`, `1.5s`, `5m`, `2h`, `7d`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// The path of a file or directory. A relative path starts at the directory of the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(rename = "path", with = "String")]
+pub(super) struct FilePath(pub(super) PathBuf);
+
+/// `IP:PORT`, such as `192.0.2.1:443` or `[2001:db8::1]:443`. The port is not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-pub(crate) struct Span(Duration);
-
-impl Span {
-    pub(crate) fn get(self) -> Duration {
-        self.0
-    }
-}
-
-/// An address to listen at or connect to: `IP:PORT`, the port not 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[schemars(rename = "address", with = "String")]
 pub(super) struct Address(pub(super) SocketAddr);
 
-/// An address that clients connect to, or a port alone: `IP:PORT`, `:PORT`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// `IP:PORT`, or a port alone: `:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(rename = "listener", with = "String")]
 pub(super) struct ListenerAddress(pub(super) Listener);
 
-/// `http://HOST:PORT`
-#[derive(Debug)]
+/// `http://HOST:PORT` or `https://HOST:PORT`. Without a port: 80 or 443.
+#[derive(Debug, JsonSchema)]
+#[schemars(rename = "origin", with = "String")]
 pub(super) struct Origin(pub(super) OriginAddress);
 
-/// An address and the length of its prefix in bits: `192.0.2.0/24`.
-#[derive(Debug)]
+/// An address and the length of its prefix in bits: `192.0.2.0/24`, `2001:db8::/32`.
+#[derive(Debug, JsonSchema)]
+#[schemars(rename = "network", with = "String")]
 pub(super) struct Network(pub(super) IpNet);
 
-/// `db.example.com`, `*.example.com`
-#[derive(Debug)]
+/// A DNS name, or all names below one: `db.example.com`, `*.example.com`.
+#[derive(Debug, JsonSchema)]
+#[schemars(rename = "host-pattern", with = "String")]
 pub(super) struct HostPattern(pub(super) NamePattern);
 
-/// An agent's share of connections, relative to other agents: 1 to 1000.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// A share in relation to others: 1 to [`WEIGHT_MAX`].
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "u32")]
+#[schemars(inline, with = "u32", extend("minimum" = 1, "maximum" = WEIGHT_MAX))]
 pub(super) struct Weight(pub(super) u32);
 
 /// `{ ipv4 = 24, ipv6 = 56 }`
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "RawPrefix")]
+#[schemars(inline, with = "RawPrefix")]
 pub(super) struct Prefix(pub(super) ClientPrefix);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawPrefix {
+    /// The bits of an IPv4 address that distinguish clients.
     #[serde(default = "whole_ipv4")]
+    #[schemars(range(min = 1, max = 32))]
     ipv4: u8,
+    /// The bits of an IPv6 address that distinguish clients.
     #[serde(default = "whole_ipv6")]
+    #[schemars(range(min = 1, max = 128))]
     ipv6: u8,
 }
 
-/// The levels of logged lines: one for all, or by module (`info,watari_mesh=debug`).
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
+/// The version of the PROXY protocol that carries the client's address.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ProxyProtocol {
+    V2,
+}
+
+/// A level for all lines (`off`, `error`, `warn`, `info`, `debug`, `trace`), or levels by module:
+/// `info,watari_mesh=debug`.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(rename = "levels")]
 pub(super) struct Level(pub(super) Targets);
-
-impl TryFrom<String> for Span {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match duration::parse(text) {
-            Ok(Duration::ZERO) => Err(format!("\"{text}\" must be more than 0")),
-            Ok(duration) => Ok(Self(duration)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
 
 impl TryFrom<String> for Address {
     type Error = String;
@@ -203,22 +198,17 @@ impl TryFrom<String> for Level {
     }
 }
 
+impl From<Level> for String {
+    fn from(level: Level) -> Self {
+        level.0.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn durations_are_above_zero() {
-        let cases = [("1ms", 1), ("10s", 10_000), ("1.5s", 1500), ("2h", 7_200_000), ("7d", 604_800_000)];
-        for (text, ms) in cases {
-            assert_eq!(Span::try_from(text.to_owned()), Ok(Span(Duration::from_millis(ms))));
-        }
-        for text in ["", "10", "-1s", "0s", "0.0ms", "1w"] {
-            assert!(Span::try_from(text.to_owned()).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn log_levels_are_read() {

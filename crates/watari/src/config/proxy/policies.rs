@@ -1,17 +1,19 @@
 //! `[[agent.proxy.pool]]`: the selection of origins, their checks, and the limits.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 use watari_balance::{HealthThresholds, OriginPolicy};
-use watari_proxy::{Balance, Check as OriginCheck, HttpCheck, Limits, PoolConfig, RetryOn};
+use watari_proxy::{Balance, Check as OriginCheck, HttpCheck, Limits, PoolConfig};
+use watari_values::setting::{As, Span};
 
 use super::RawPool;
 use crate::config::check::{Check, Wrong};
-use crate::config::value::Span;
+use crate::config::spanned::Spanned;
 
 /// The settings of the file. All others stay as in a plain pool.
 #[derive(Debug, Default)]
@@ -24,56 +26,42 @@ pub(super) struct Policies {
     limits: Limits,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-pub(super) enum RawRetryOn {
-    #[serde(rename = "reset")]
-    Reset,
-    #[serde(rename = "502")]
-    BadGateway,
-    #[serde(rename = "503")]
-    Unavailable,
-    #[serde(rename = "504")]
-    GatewayTimeout,
-}
-
-/// `[agent.proxy.pool.check]`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Health checks of origins. Without this table, there are none.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawCheck {
+    /// The path that a check requests, with a query or without. Without it, a check only connects.
     path: Option<Spanned<String>>,
+    /// The value of the field `Host`. It needs `path`. Without it, the host of the origin's address.
     host: Option<Spanned<String>>,
+    /// The statuses of a healthy origin: one, or a range. It needs `path`.
+    #[schemars(extend("default" = healthy_statuses(), "pattern" = "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$"))]
     statuses: Option<Spanned<String>>,
-    interval: Option<Span>,
-    timeout: Option<Span>,
-    fall: Option<NonZeroU32>,
-    rise: Option<NonZeroU32>,
+    /// The time from the start of one check to the start of the next.
+    #[serde(with = "As::<Span>")]
+    interval: Duration,
+    /// The time limit of one check.
+    #[serde(with = "As::<Span>")]
+    timeout: Duration,
+    /// Consecutive failures after which an origin gets no requests.
+    #[serde(with = "As::<NonZeroU32>")]
+    fall: u32,
+    /// Consecutive successes after which the origin gets requests again.
+    #[serde(with = "As::<NonZeroU32>")]
+    rise: u32,
 }
 
-/// In bytes per second, from 0 to 1,000,000. The bound keeps it from ending transfers of ordinary speed.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(try_from = "u32")]
-struct RateMin(u32);
-
-impl TryFrom<u32> for RateMin {
-    type Error = String;
-
-    fn try_from(rate: u32) -> Result<Self, String> {
-        if rate <= 1_000_000 { Ok(Self(rate)) } else { Err(format!("{rate} is above the limit of 1000000 bytes/s")) }
+impl Default for RawCheck {
+    fn default() -> Self {
+        let OriginCheck { http: _, interval, timeout, thresholds } = OriginCheck::default();
+        let HealthThresholds { fall, rise } = thresholds;
+        Self { path: None, host: None, statuses: None, interval, timeout, fall, rise }
     }
 }
 
-/// `[agent.proxy.pool.limits]`
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawLimits {
-    connect_timeout: Option<Span>,
-    response_timeout: Option<Span>,
-    body_timeout: Option<Span>,
-    body_bytes_per_s_min: Option<RateMin>,
-    attempts_max: Option<NonZeroUsize>,
-    in_flight_max: Option<NonZeroUsize>,
-    idle_max: Option<usize>,
-    idle_timeout: Option<Span>,
+fn healthy_statuses() -> String {
+    let statuses = HttpCheck::of(PathAndQuery::from_static("/")).statuses;
+    format!("{}-{}", statuses.start(), statuses.end())
 }
 
 impl Policies {
@@ -97,7 +85,7 @@ impl Check<'_> {
             weights: self.weights(raw)?,
             resolve_interval: raw.resolve_interval.map(Span::get),
             check: raw.check.as_ref().map(|check| self.origin_check(check)).transpose()?,
-            limits: limits(&raw.limits),
+            limits: raw.limits.clone(),
         })
     }
 
@@ -112,7 +100,7 @@ impl Check<'_> {
             None => default.hash_key,
         };
         let slow_start = raw.slow_start.map(Span::get);
-        let retry_on = raw.retry_on.as_ref().map(|on| on.iter().copied().map(RetryOn::from).collect());
+        let retry_on = raw.retry_on.as_ref().map(|on| on.iter().copied().collect());
         Ok(Balance { policy, hash_key, slow_start, retry_on: retry_on.unwrap_or(default.retry_on), ..default })
     }
 
@@ -129,16 +117,8 @@ impl Check<'_> {
     }
 
     fn origin_check(&self, raw: &RawCheck) -> Result<OriginCheck, Wrong> {
-        let default = OriginCheck::default();
-        Ok(OriginCheck {
-            http: self.http_check(raw)?,
-            interval: raw.interval.map_or(default.interval, Span::get),
-            timeout: raw.timeout.map_or(default.timeout, Span::get),
-            thresholds: HealthThresholds {
-                fall: raw.fall.map_or(default.thresholds.fall, NonZeroU32::get),
-                rise: raw.rise.map_or(default.thresholds.rise, NonZeroU32::get),
-            },
-        })
+        let RawCheck { interval, timeout, fall, rise, .. } = *raw;
+        Ok(OriginCheck { http: self.http_check(raw)?, interval, timeout, thresholds: HealthThresholds { fall, rise } })
     }
 
     fn http_check(&self, raw: &RawCheck) -> Result<Option<HttpCheck>, Wrong> {
@@ -177,30 +157,5 @@ impl Check<'_> {
     {
         let parsed = raw.get_ref().parse();
         parsed.or_else(|error| self.wrong(raw, format!("\"{}\": {error}", raw.get_ref())))
-    }
-}
-
-impl From<RawRetryOn> for RetryOn {
-    fn from(raw: RawRetryOn) -> Self {
-        match raw {
-            RawRetryOn::Reset => Self::Reset,
-            RawRetryOn::BadGateway => Self::BadGateway,
-            RawRetryOn::Unavailable => Self::Unavailable,
-            RawRetryOn::GatewayTimeout => Self::GatewayTimeout,
-        }
-    }
-}
-
-fn limits(raw: &RawLimits) -> Limits {
-    let default = Limits::default();
-    Limits {
-        connect_timeout: raw.connect_timeout.map_or(default.connect_timeout, Span::get),
-        response_timeout: raw.response_timeout.map_or(default.response_timeout, Span::get),
-        body_timeout: raw.body_timeout.map_or(default.body_timeout, Span::get),
-        body_rate_min: raw.body_bytes_per_s_min.map_or(default.body_rate_min, |rate| rate.0),
-        attempts_max: raw.attempts_max.map_or(default.attempts_max, NonZeroUsize::get),
-        in_flight_max: raw.in_flight_max.map_or(default.in_flight_max, NonZeroUsize::get),
-        idle_max: raw.idle_max.unwrap_or(default.idle_max),
-        idle_timeout: raw.idle_timeout.map_or(default.idle_timeout, Span::get),
     }
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use http::HeaderValue;
 use http::uri::Authority;
 use ipnet::IpNet;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Spanned;
 use watari_proxy::{Compression, ErrorPage, ErrorPages, HeaderRules, InvalidRule, Redirect, Rules, Statuses, Sticky};
+use watari_values::setting::Span;
 
 use crate::config::check::{Check, Wrong};
 use crate::config::load::named;
-use crate::config::value::{Network, Span};
+use crate::config::spanned::Spanned;
+use crate::config::value::{FilePath, Network};
 use crate::config::{At, Config, ConfigError};
 
 /// Changes that do not depend on the route.
@@ -33,50 +35,67 @@ pub(super) struct StickyCookie {
 }
 
 /// Statuses, and the file with their page.
-pub(super) type RawErrorPages = BTreeMap<Spanned<String>, Spanned<PathBuf>>;
+pub(super) type RawErrorPages = BTreeMap<Spanned<String>, Spanned<FilePath>>;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCompression {
+    /// The media types, in lower case.
+    #[schemars(extend("default" = Compression::default().types))]
     types: Option<Vec<String>>,
+    /// The least length of a response, in bytes. A response without an announced length counts as long enough.
+    #[schemars(extend("default" = Compression::default().length_min))]
     length_min_bytes: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSticky {
+    /// The name of the cookie: 1 to 64 letters, digits, `-` or `_`.
     cookie: Spanned<String>,
+    /// How long the browser keeps the cookie. Without it, until the browser ends.
     ttl: Option<Span>,
-    secret: Spanned<PathBuf>,
+    /// The file with the secret that seals cookies, of at least 32 bytes. It has to be the same at all agents.
+    secret: Spanned<FilePath>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRedirect {
+    /// The URL, with the placeholders `%{host}` and `%{path}`.
     to: Spanned<String>,
+    /// The status of the redirect.
     #[serde(default = "permanent")]
+    #[schemars(extend("enum" = Redirect::STATUSES))]
     status: u16,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRequestRules {
+    /// The host that origins get, with or without a port. Without it, that of the client's request.
     host: Option<Spanned<String>>,
+    /// Fields to remove.
     #[serde(default)]
     remove: Vec<Spanned<String>>,
+    /// Fields to set, with their values.
     #[serde(default)]
     set: RawFields,
+    /// Fields to append, with their values.
     #[serde(default)]
     append: RawFields,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawResponseRules {
+    /// Fields to remove.
     #[serde(default)]
     remove: Vec<Spanned<String>>,
+    /// Fields to set, with their values.
     #[serde(default)]
     set: RawFields,
+    /// Fields to append, with their values.
     #[serde(default)]
     append: RawFields,
 }
@@ -109,7 +128,7 @@ impl Check<'_> {
         })
     }
 
-    fn page(&self, statuses: &Spanned<String>, file: &Spanned<PathBuf>) -> Result<(Statuses, At<PathBuf>), Wrong> {
+    fn page(&self, statuses: &Spanned<String>, file: &Spanned<FilePath>) -> Result<(Statuses, At<PathBuf>), Wrong> {
         match statuses.get_ref().parse() {
             Ok(statuses) => Ok((statuses, self.path(file))),
             Err(error) => self.wrong(statuses, format!("\"{}\": {error}", statuses.get_ref())),
