@@ -145,11 +145,11 @@ async fn serve<H: Handler>(shared: &EndpointShared<H>, stream: TcpStream) {
     server.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
     server.max_buf_size(limits.buffer_max).keep_alive(limits.keep_alive);
     let serving = server.serve_connection(stream, service);
-    let served = match limits.connection_timeout {
+    let ended = match limits.connection_timeout {
         Some(limit) => timeout(limit, serving).await.unwrap_or(Ok(())),
         None => serving.await,
     };
-    if let Err(error) = served {
+    if let Err(error) = ended {
         tracing::debug!(%error, clients, "a connection ended");
     }
 }
