@@ -9,16 +9,17 @@
 //! (section 4), a `ClientHello` (section 4.1.2) and some of its extensions. Other bytes yield no result. The server has
 //! to refuse them.
 
+mod fields;
 mod offers;
 mod outline;
 
 pub use offers::Offers;
 pub use outline::Outline;
 
+use fields::{Body, Bytes, CLIENT_HELLO};
+
 /// Record content type.
 const HANDSHAKE: u8 = 22;
-/// Handshake message type.
-const CLIENT_HELLO: u8 = 1;
 /// Extension type.
 const SERVER_NAME: u16 = 0;
 /// Name type.
@@ -101,28 +102,6 @@ fn server_name(hello: &[u8]) -> Option<String> {
     None
 }
 
-/// The relevant fields of a `ClientHello`.
-struct Body<'a> {
-    version: u16,
-    session_id: &'a [u8],
-    suites: &'a [u8],
-    extensions: Bytes<'a>,
-}
-
-impl<'a> Body<'a> {
-    fn read(hello: &'a [u8]) -> Option<Self> {
-        let mut hello = Bytes(hello);
-        let version = hello.u16()?;
-        hello.take(32)?; // random
-        let session_id = hello.vector_u8()?.0;
-        let suites = hello.vector_u16()?.0;
-        hello.vector_u8()?; // compression methods
-        // TLS 1.2 clients may omit the whole field (RFC 5246, section 7.4.1.2).
-        let extensions = if hello.0.is_empty() { hello } else { hello.vector_u16()? };
-        Some(Self { version, session_id, suites, extensions })
-    }
-}
-
 /// RFC 6066, section 3.
 fn host_name(mut names: Bytes<'_>) -> Option<String> {
     while let Some(kind) = names.take(1) {
@@ -137,36 +116,6 @@ fn host_name(mut names: Bytes<'_>) -> Option<String> {
         }
     }
     None
-}
-
-/// Bytes that are read from the front.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// The type and content of an extension.
-    fn extension(&mut self) -> Option<(u16, Self)> {
-        Some((self.u16()?, self.vector_u16()?))
-    }
-
-    fn vector_u8(&mut self) -> Option<Bytes<'a>> {
-        let len = self.take(1)?[0];
-        self.take(len.into()).map(Bytes)
-    }
-
-    fn vector_u16(&mut self) -> Option<Bytes<'a>> {
-        let len = self.u16()?;
-        self.take(len.into()).map(Bytes)
-    }
 }
 
 #[cfg(test)]

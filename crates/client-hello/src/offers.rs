@@ -1,6 +1,6 @@
 //! The sessions that a client offers to resume.
 
-use super::{Body, Bytes, CLIENT_HELLO};
+use crate::fields::{Body, Bytes, CLIENT_HELLO};
 
 /// The fields of a `ClientHello` about sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]

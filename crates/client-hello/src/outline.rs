@@ -1,6 +1,6 @@
 //! Properties of a `ClientHello` for which the RFCs require other alerts than TLS libraries send.
 
-use super::{Body, Bytes, CLIENT_HELLO};
+use crate::fields::{Body, Bytes, CLIENT_HELLO};
 
 /// The parts of a `ClientHello` that decide whether a server continues.
 #[derive(Debug, Clone, PartialEq, Eq)]

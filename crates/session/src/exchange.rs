@@ -39,6 +39,7 @@
 //!
 //! If two nodes that stored it have left, or have restarted empty, a session is found only where it is still stored.
 
+mod action;
 mod counters;
 mod gets;
 mod message;
@@ -52,6 +53,7 @@ use std::collections::BTreeSet;
 
 use watari_values::{NodeName, SessionKey};
 
+pub use action::{Action, FoundSession, GetId, Now, Outcome, PENDING_MAX, Placement, PutId, Source, SpendId, Verdict};
 pub use counters::ExchangeCounters;
 pub use message::{Answer, Message, Request, SESSION_LEN_MAX, SESSIONS_MAX, SentSession};
 
@@ -61,7 +63,7 @@ use ranks::Ranks;
 use spends::Spends;
 use turn::{Node, Turn};
 
-use crate::{Session, Store};
+use crate::store::{Session, Store};
 
 /// One node's part in storing and finding sessions.
 pub struct Exchange {
@@ -70,99 +72,6 @@ pub struct Exchange {
     gets: Gets,
     spends: Spends,
 }
-
-/// The nodes that get a new session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
-    /// All members.
-    Push,
-    /// The session's two owners.
-    Owner,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Milliseconds of a monotonic clock.
-    pub ms: u64,
-    /// Seconds of Unix time.
-    pub unix_s: u64,
-}
-
-/// Identifies a call of [`Exchange::put`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PutId(u64);
-
-/// Identifies a call of [`Exchange::get`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GetId(u64);
-
-/// Identifies a call of [`Exchange::spend`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SpendId(u64);
-
-/// A task for the caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Send this message to this member.
-    Send(NodeName, Message),
-    /// Send a message that no handshake waits for. The caller may send it together with the next one to this member, or
-    /// some milliseconds later.
-    SendSoon(NodeName, Message),
-    /// The flight that announces these sessions to the client may be sent. Each session is stored at an owner, or all
-    /// tries have failed.
-    Stored(PutId),
-    /// The search has ended, with the sessions that were found.
-    Found(GetId, Vec<FoundSession>, Outcome),
-    /// The answer to a call of [`Exchange::spend`].
-    Spent(SpendId, Verdict),
-}
-
-/// A session that a search has found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundSession {
-    pub key: SessionKey,
-    pub session: Session,
-    /// The place where it was found.
-    pub source: Source,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// This node stores it, and established it.
-    Own,
-    /// This node stores it, and another established it.
-    Here,
-    /// Another node stored it. Now this node stores it, too.
-    Pulled,
-}
-
-/// The reason why a search has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// All sessions were found.
-    Complete,
-    /// None of the nodes that were asked has the missing sessions.
-    Unknown,
-    /// Some nodes did not respond in time, or [`PENDING_MAX`] searches were running and no node was asked.
-    Unreachable,
-}
-
-/// The answer of the node that established a session, about one use of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The session may be used, this once.
-    Granted,
-    /// The session was used before, or the node does not store it (any more).
-    Denied,
-    /// The node does not respond, or has no link.
-    Unreachable,
-}
-
-/// The maximum number of puts that wait at once, and of gets, and of spends. One beyond the limit ends at once.
-pub const PENDING_MAX: usize = 4096;
-
-/// The number of nodes that store a session for all others.
-const OWNERS: usize = 2;
 
 impl Exchange {
     /// Makes the exchange of the node `me`, which stores sessions in `store`. It has no members yet.

@@ -28,6 +28,9 @@ use std::time::Duration;
 
 use watari_values::{SecretBytes, TicketSeedId};
 
+pub use seed::{EpochSecret, RANDOM_LEN, TicketSeed};
+pub use ticket::Dated;
+
 use seed::Seed;
 use ticket::Header;
 
@@ -40,27 +43,6 @@ pub struct Ring {
     seeds: BTreeMap<TicketSeedId, Seed>,
 }
 
-/// A seed of ticket keys, as nodes exchange it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TicketSeed {
-    pub id: TicketSeedId,
-    /// The Unix time in seconds when it was made, by its maker's clock. The newest seed is used.
-    pub made: u64,
-    /// The state from which the keys of its epoch and of all later ones are derived. `None`: a newer seed has replaced
-    /// it.
-    pub state: Option<EpochSecret>,
-    /// The keys of earlier epochs whose tickets are still valid.
-    pub keys: Vec<EpochSecret>,
-}
-
-/// A secret of one epoch of ticket keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EpochSecret {
-    pub epoch: u32,
-    /// 32 bytes.
-    pub secret: SecretBytes,
-}
-
 /// How long ticket keys are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingSettings {
@@ -71,14 +53,6 @@ pub struct RingSettings {
     pub period: Duration,
     /// The time from when a node gets a seed until it seals with it. In this time, the other nodes get the seed too.
     pub activation_delay: Duration,
-}
-
-/// A session with the time when it was established.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dated<T> {
-    /// Seconds of Unix time.
-    pub since: u64,
-    pub session: T,
 }
 
 /// Why a ticket was not opened.
@@ -101,9 +75,6 @@ pub struct TooManySeeds;
 
 /// The most seeds of a ring.
 pub const SEEDS_MAX: usize = 48;
-
-/// The number of random bytes for a seed.
-pub const RANDOM_LEN: usize = 32;
 
 /// The maximum time, in seconds, that the clock of the node that made a seed may be ahead of ours.
 const AHEAD_MAX_S: u64 = 3600;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::NodeName;
+use crate::nodes::NodeName;
 
 /// The id of a client's TCP connection, given by the dispatcher that accepted it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -4,7 +4,9 @@
 
 use watari_values::TlsInfo;
 
-use crate::{AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Rest, SessionMessage, Ship, TicketSeed};
+use crate::message::{
+    AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Rest, SessionMessage, Ship, TicketSeed,
+};
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::Ship;
+use crate::message::Ship;
 
 /// Separates this use of SHA-256 from every other, and this layout from later ones.
 const DOMAIN: &[u8] = b"watari ship digest v1\0";

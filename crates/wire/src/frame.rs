@@ -15,15 +15,12 @@ use std::ops::RangeInclusive;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AgentToAgent, AgentToDispatcher, BadLength, DispatcherToAgent, Hello, LinkMessage, Members, Message, MessageKind,
-    SessionMessage,
-};
+use crate::bounds::BadLength;
+use crate::kind::MessageKind;
+use crate::link::{Hello, LinkMessage, VERSION_MAX, VERSION_MIN};
+use crate::members::Members;
+use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
 
-/// The oldest message version that this build supports.
-pub const VERSION_MIN: u8 = 1;
-/// The newest message version that this build supports.
-pub const VERSION_MAX: u8 = 1;
 /// The longest frame with its length field, in bytes. A [`Ship`](crate::Ship) with all fields at their limits fits.
 pub const FRAME_LEN_MAX: usize = 2 << 20;
 

@@ -1,6 +1,6 @@
 //! Message kinds: their numbers in frames and their names in metrics.
 
-use crate::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
+use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
 
 /// The kind of the [`Message`] in a frame. A number is never used again with another meaning. The numbers 0 to 15
 /// belong to [`LinkMessage`](crate::LinkMessage).

@@ -23,6 +23,6 @@ mod arbitrary;
 
 pub use bounds::*;
 pub use kind::MessageKind;
-pub use link::{Hello, LinkMessage};
+pub use link::{Hello, LinkMessage, VERSION_MAX, VERSION_MIN};
 pub use members::{Member, Members, Verdict};
 pub use message::*;

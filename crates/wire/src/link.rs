@@ -7,8 +7,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use watari_values::{NodeName, Role};
 
-use crate::frame::{VERSION_MAX, VERSION_MIN};
-use crate::{BadLength, Members};
+use crate::bounds::BadLength;
+use crate::members::Members;
+
+/// The oldest message version that this build supports.
+pub const VERSION_MIN: u8 = 1;
+/// The newest message version that this build supports.
+pub const VERSION_MAX: u8 = 1;
 
 /// A message about the link.
 #[derive(Debug, Clone, PartialEq, Eq)]

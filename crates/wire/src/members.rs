@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 
-use crate::BadLength;
+use crate::bounds::BadLength;
 
 /// Statements and verdicts that the sender has, or news of them. The receiver merges them. The result does not depend
 /// on the order or the number of such messages.

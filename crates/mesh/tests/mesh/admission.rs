@@ -14,8 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use watari_mesh::{Limits, LinkError};
 use watari_values::Role;
-use watari_wire::frame::VERSION_MAX;
-use watari_wire::{Hello, LinkMessage};
+use watari_wire::{Hello, LinkMessage, VERSION_MAX};
 
 use crate::support::*;
 

@@ -1,8 +1,8 @@
 //! Peers with a link that send messages they must not send.
 
 use watari_mesh::LinkError;
-use watari_wire::frame::{FRAME_LEN_MAX, Frame, FrameError, VERSION_MAX};
-use watari_wire::{Hello, LinkMessage};
+use watari_wire::frame::{FRAME_LEN_MAX, Frame, FrameError};
+use watari_wire::{Hello, LinkMessage, VERSION_MAX};
 
 use crate::support::*;
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use watari_values::{NodeName, SessionKey};
 
+use super::action::{Action, FoundSession, GetId, Outcome, PENDING_MAX, Source};
+use super::message::{Request, SESSIONS_MAX, SentSession};
 use super::pending::{Pending, id_of, request};
 use super::ranks::Ranks;
 use super::turn::{Turn, Urgency};
-use super::{Action, FoundSession, GetId, Outcome, PENDING_MAX, Request, SESSIONS_MAX, SentSession, Source};
 
 /// All searches that wait for responses.
 #[derive(Default)]

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use watari_values::{NodeName, SessionKey};
 
+use super::action::{Action, OWNERS, PENDING_MAX, Placement, PutId};
+use super::message::{Request, SESSION_LEN_MAX, SESSIONS_MAX};
 use super::pending::{Pending, id_of, request};
 use super::ranks::{Ranks, first_other};
 use super::turn::{Turn, Urgency};
-use super::{Action, OWNERS, PENDING_MAX, Placement, PutId, Request, SESSION_LEN_MAX, SESSIONS_MAX};
-use crate::Session;
+use crate::store::Session;
 
 /// All puts that wait for acknowledgements.
 pub(super) struct Puts {

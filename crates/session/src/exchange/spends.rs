@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use watari_values::{NodeName, SessionKey};
 
+use super::action::{Action, FoundSession, PENDING_MAX, SpendId, Verdict};
+use super::message::Request;
 use super::pending::Pending;
 use super::turn::{Turn, Urgency};
-use super::{Action, FoundSession, PENDING_MAX, Request, SpendId, Verdict};
 
 /// All uses that wait for their verdict.
 #[derive(Default)]

@@ -2,9 +2,11 @@
 
 use watari_values::{NodeName, SessionKey};
 
+use super::action::{Action, FoundSession, Now, OWNERS, Source};
+use super::counters::ExchangeCounters;
+use super::message::{Answer, Message, Request, SentSession};
 use super::ranks::{Ranks, first_other};
-use super::{Action, Answer, ExchangeCounters, FoundSession, Message, Now, OWNERS, Request, SentSession, Source};
-use crate::{Session, Store};
+use crate::store::{Session, Store};
 
 /// The state that all calls share.
 pub(super) struct Node {

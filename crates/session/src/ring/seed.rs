@@ -6,7 +6,29 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use watari_values::{SecretBytes, TicketSeedId};
 use zeroize::Zeroizing;
 
-use super::{EpochSecret, RANDOM_LEN, TicketSeed};
+/// The number of random bytes for a seed.
+pub const RANDOM_LEN: usize = 32;
+
+/// A seed of ticket keys, as nodes exchange it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketSeed {
+    pub id: TicketSeedId,
+    /// The Unix time in seconds when it was made, by its maker's clock. The newest seed is used.
+    pub made: u64,
+    /// The state from which the keys of its epoch and of all later ones are derived. `None`: a newer seed has replaced
+    /// it.
+    pub state: Option<EpochSecret>,
+    /// The keys of earlier epochs whose tickets are still valid.
+    pub keys: Vec<EpochSecret>,
+}
+
+/// A secret of one epoch of ticket keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochSecret {
+    pub epoch: u32,
+    /// 32 bytes.
+    pub secret: SecretBytes,
+}
 
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 

@@ -11,8 +11,15 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use watari_values::{SecretBytes, TicketSeedId};
 use zeroize::Zeroizing;
 
-use super::Dated;
 use super::seed::{Secret, derive};
+
+/// A session with the time when it was established.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dated<T> {
+    /// Seconds of Unix time.
+    pub since: u64,
+    pub session: T,
+}
 
 /// The fields before the sealed part.
 pub(super) struct Header {

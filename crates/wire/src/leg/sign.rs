@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use watari_values::NodeName;
 
-use super::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
-use crate::LegKey;
+use super::preface::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
+use crate::message::LegKey;
 use crate::proxy::{Header, Tlv};
 
 /// Signs prefaces with one key.

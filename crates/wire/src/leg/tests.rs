@@ -2,11 +2,12 @@
 
 use proptest::option;
 use proptest::prelude::*;
-use watari_values::SecretBytes;
+use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes};
 
+use super::preface::{TLV_KIND, VERSION};
 use super::*;
-use crate::arbitrary;
 use crate::proxy::{Header, ProxyError, Tlv};
+use crate::{LegKey, arbitrary};
 
 fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use watari_values::NodeName;
 
-use super::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
-use crate::LegKey;
+use super::preface::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
+use crate::message::LegKey;
 use crate::proxy::{self, Header, ProxyError};
 use crate::replay::{ReplayWindow, Stale};
 
