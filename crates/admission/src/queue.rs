@@ -1,6 +1,7 @@
 //! Limits the requests in progress at an origin, and keeps the order of those that wait.
 
 mod gate;
+mod id;
 mod line;
 mod lines;
 #[cfg(test)]
@@ -15,6 +16,8 @@ use std::time::Instant;
 
 use crate::{Pattern, RetryAfter};
 use gate::Gate;
+pub use gate::Load;
+pub use id::AdmissionId;
 use line::Next;
 use lines::Lines;
 pub use settings::{Limits, QueueSettings, Rule};
@@ -29,10 +32,6 @@ pub struct Request<'a> {
     /// The client, or the address that stands for its network.
     pub client: IpAddr,
 }
-
-/// The id of a request that waits or is in progress. The queue never issues it twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AdmissionId(u64);
 
 /// The decision on a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,15 +51,6 @@ pub struct Expired {
     pub id: AdmissionId,
     /// The value for `Retry-After`.
     pub retry_after: RetryAfter,
-}
-
-/// The number of requests, by state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Load {
-    /// Requests at the origin.
-    pub in_progress: usize,
-    /// Requests that wait for a slot.
-    pub waiting: usize,
 }
 
 /// Lets as many requests through to an origin as its limits allow, and queues the others (`uri_ctl` of the cache server

@@ -1,52 +1,19 @@
 //! Ejection of origins that fail requests.
 
+mod limits;
 mod record;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::Candidate;
 use crate::window::Counts;
+pub use limits::OutlierLimits;
 use record::{OutlierState, Record};
-
-/// The conditions and durations of ejections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutlierLimits {
-    /// Consecutive failures that eject an origin. 0: disabled.
-    pub in_a_row: u32,
-    /// The time for which requests count in the percentage of failures.
-    pub window: Duration,
-    /// An origin is ejected if its percentage of failures in the window exceeds that of all others together by more
-    /// than this. 100 or more: disabled.
-    pub excess_percent: u32,
-    /// The minimum of requests in the window, of the origin and of all others, for a comparison of percentages.
-    pub requests_min: u32,
-    /// The duration of the first ejection. Each further one is longer by the same amount.
-    pub ejection: Duration,
-    /// The longest ejection.
-    pub ejection_max: Duration,
-    /// An origin is forgiven one ejection for each period of this length after its readmission.
-    pub forgive_after: Duration,
-    /// The percentage of origins that may be ejected at a time. One may always be.
-    pub ejected_percent_max: u32,
-}
-
-impl Default for OutlierLimits {
-    fn default() -> Self {
-        Self {
-            in_a_row: 5,
-            window: Duration::from_secs(30),
-            excess_percent: 50,
-            requests_min: 20,
-            ejection: Duration::from_secs(5),
-            ejection_max: Duration::from_mins(5),
-            forgive_after: Duration::from_mins(1),
-            ejected_percent_max: 50,
-        }
-    }
-}
+pub use verdict::{Cause, Verdict};
 
 /// The end of a request to an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,30 +28,6 @@ pub enum Outcome {
     Broken,
     /// The request was abandoned, so its end says nothing about the origin.
     Abandoned,
-}
-
-/// The cause of an ejection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// Too many failures in a row.
-    InARow,
-    /// A much higher percentage of failures than the other origins.
-    Share,
-    /// The trial request after an ejection failed.
-    Trial,
-}
-
-/// A change of an origin's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The origin gets no requests.
-    Ejected {
-        /// The time of the trial request.
-        until: Instant,
-        cause: Cause,
-    },
-    /// The origin gets requests again. The caller applies slow start.
-    Readmitted,
 }
 
 /// Records the outcomes of requests to the origins of a pool, which have names of type `N`.
@@ -118,17 +61,6 @@ impl Outcome {
             Self::Answered(status) => Some((502..=504).contains(&status)),
             Self::Unreachable | Self::TimedOut | Self::Broken => Some(true),
             Self::Abandoned => None,
-        }
-    }
-}
-
-impl Cause {
-    /// The cause as a metric label and in status output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InARow => "in_a_row",
-            Self::Share => "share",
-            Self::Trial => "trial",
         }
     }
 }

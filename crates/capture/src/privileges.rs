@@ -14,12 +14,13 @@
 //! before other threads start, and fails otherwise. Open files and sockets stay open.
 
 mod calls;
+mod error;
 mod files;
+mod keep;
 
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
 use rustix::io::Errno;
@@ -28,28 +29,12 @@ use rustix::thread::{
     no_new_privs, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+pub use error::PrivilegesError;
 pub use files::Enforced;
+pub use keep::Keep;
 
 /// The default user for a process that root started.
 pub const DEFAULT_USER: &str = "nobody";
-
-/// The privileges that a process keeps.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// The user to change to; `None` keeps the user. Only root can change its user. (See [`user`].)
-    pub user: Option<String>,
-    /// Files and directories that the process may open to read.
-    pub read: Vec<PathBuf>,
-    /// Files that the process may open to write, and directories in which it may do anything except run programs. New
-    /// files must be in one of these directories.
-    pub write: Vec<PathBuf>,
-    /// Whether the process runs programs. Then it and they may read and run all that the user may, but write only to
-    /// `write`.
-    pub programs: bool,
-    /// Whether the process resolves host names and uses the certificate authorities of the system. Then it may read the
-    /// libraries and the files in `/etc` that this takes.
-    pub names: bool,
-}
 
 /// The result of [`drop_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,32 +45,6 @@ pub struct Dropped {
     pub files: Enforced,
     /// Whether system calls are forbidden.
     pub calls: bool,
-}
-
-/// Privileges could not be dropped; some may have been.
-#[derive(Debug, thiserror::Error)]
-pub enum PrivilegesError {
-    /// Other threads are running already. The value is their number, with this one.
-    #[error("cannot drop privileges: {0} threads are running, and only one may run")]
-    Threads(usize),
-    /// There is no such user.
-    #[error("there is no user {0}")]
-    NoUser(String),
-    /// The process cannot become that user.
-    #[error("cannot become {user}: {source}")]
-    User { user: String, source: io::Error },
-    /// A path of [`Keep`] cannot be opened.
-    #[error("cannot open {}, which has to stay accessible: {source}", .path.display())]
-    Path { path: PathBuf, source: io::Error },
-    /// Capabilities are left.
-    #[error("cannot drop capabilities: {0}")]
-    Capabilities(io::Error),
-    /// Files cannot be restricted, although the kernel has Landlock.
-    #[error("cannot restrict which files may be opened: {0}")]
-    Files(#[from] landlock::RulesetError),
-    /// System calls cannot be forbidden, although the kernel has seccomp.
-    #[error("cannot forbid system calls: {0}")]
-    Calls(#[from] seccompiler::Error),
 }
 
 /// The default user: [`DEFAULT_USER`] if the process runs as root, else `None`.
@@ -171,8 +130,4 @@ fn drop_capabilities() -> io::Result<()> {
 
 fn capabilities_error(error: io::Error) -> PrivilegesError {
     PrivilegesError::Capabilities(error)
-}
-
-fn path_error(path: &Path, source: impl Into<io::Error>) -> PrivilegesError {
-    PrivilegesError::Path { path: path.to_owned(), source: source.into() }
 }

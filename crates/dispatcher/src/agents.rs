@@ -18,13 +18,13 @@ use watari_values::NodeName;
 use watari_wire::LegKey;
 use watari_wire::leg::{LegSigner, Preface};
 
-use crate::drain::{AskedBy, Drains};
+use crate::config::Config;
+use crate::drains::{AskedBy, Drains};
 use crate::metrics::{Counted, Metrics};
 use crate::scheduler::{Place, QueuePosition, Schedule, Scheduler};
 use crate::table::Table;
-use crate::{Config, UnknownAgent};
-use settings::Agent;
 pub(crate) use settings::Settings;
+use settings::{Agent, Key};
 
 /// The configured agents. An agent is available from the time it sends a leg key until its link is lost, unless its
 /// checks fail, or it has left the configuration.
@@ -36,13 +36,6 @@ pub(crate) struct Agents {
     keys: Mutex<BTreeMap<NodeName, Key>>,
     scheduler: Arc<Scheduler>,
     pub(crate) drains: Drains,
-}
-
-/// The leg key that an agent sent. All prefaces under one key use one signer, because it counts them.
-#[derive(Clone)]
-pub(crate) struct Key {
-    signer: Arc<LegSigner>,
-    handshakes: bool,
 }
 
 /// The agents for a client, with a slot taken at each.
@@ -74,6 +67,11 @@ impl Unassigned {
         }
     }
 }
+
+/// The configuration does not list the node as an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such agent")]
+pub struct UnknownAgent;
 
 /// The status of an agent, as the dispatcher sees it.
 #[derive(Debug, Clone, Serialize)]

@@ -17,7 +17,7 @@ use watari_balance::Change;
 use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
 
-use crate::DispatcherShared;
+use crate::shared::DispatcherShared;
 
 /// Checks all agents periodically until `shutdown`.
 pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {

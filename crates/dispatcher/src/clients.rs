@@ -1,14 +1,26 @@
-//! Counts of clients: in total, and for each address.
+//! Clients: those that were accepted, and counts of them in total and for each address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::DispatcherShared;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::TcpStream;
 
-#[derive(Default)]
+/// A client that was accepted.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: SocketAddr,
+    /// The address that the client connected to.
+    pub(crate) server: SocketAddr,
+    /// The bytes that were already read from the client.
+    pub(crate) read_ahead: Vec<u8>,
+}
+
+/// The counts of clients.
 pub(crate) struct Clients {
     counts: Mutex<Counts>,
+    connections: Gauge,
 }
 
 #[derive(Default)]
@@ -19,27 +31,27 @@ struct Counts {
 
 /// Counts one client until it is dropped.
 pub(crate) struct Presence {
-    shared: Arc<DispatcherShared>,
+    clients: Arc<Clients>,
     address: Option<IpAddr>,
 }
 
 impl Presence {
     /// Counts one more client. `None`: there are `max` already.
-    pub(crate) fn enter(shared: &Arc<DispatcherShared>, max: usize) -> Option<Self> {
-        let mut counts = shared.clients.counts();
+    pub(crate) fn enter(clients: &Arc<Clients>, max: usize) -> Option<Self> {
+        let mut counts = clients.counts();
         if counts.total >= max {
             return None;
         }
         counts.total += 1;
         drop(counts);
-        shared.metrics.connections.inc();
-        Some(Self { shared: shared.clone(), address: None })
+        clients.connections.inc();
+        Some(Self { clients: clients.clone(), address: None })
     }
 
     /// Counts the client under its address; called once. `false`: `address` has `max` connections already.
     pub(crate) fn comes_from(&mut self, address: IpAddr, max: usize) -> bool {
         let address = address.to_canonical();
-        let mut counts = self.shared.clients.counts();
+        let mut counts = self.clients.counts();
         let count = counts.by_address.entry(address).or_default();
         if *count >= max {
             return false;
@@ -52,8 +64,8 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.shared.metrics.connections.dec();
-        let mut counts = self.shared.clients.counts();
+        self.clients.connections.dec();
+        let mut counts = self.clients.counts();
         counts.total -= 1;
         let Some(address) = self.address else { return };
         if let Some(count) = counts.by_address.get_mut(&address) {
@@ -66,6 +78,11 @@ impl Drop for Presence {
 }
 
 impl Clients {
+    /// `connections`: the metric of the total.
+    pub(crate) fn new(connections: Gauge) -> Self {
+        Self { counts: Mutex::default(), connections }
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

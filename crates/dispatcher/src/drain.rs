@@ -1,16 +1,15 @@
 //! Drains agents: asks their connections to leave, at a limited rate per second and a limited number at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_values::{ConnectionId, NodeName};
+use watari_values::NodeName;
 use watari_wire::{DispatcherToAgent, Leave};
 
-use crate::DispatcherShared;
+use crate::drains::{Drains, Leaver, Leavers};
+use crate::shared::DispatcherShared;
 
 /// The interval between searches for connections to ask, while some are about to leave.
 const LOOK: Duration = Duration::from_millis(10);
@@ -21,85 +20,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Connections of one agent that may be about to leave at a time: enough to keep both agents busy, and no more than a
 /// target can hold.
 const LEAVING_MAX: usize = 256;
-
-/// The time after which the dispatcher repeats the request to a connection that has neither left nor reported why it
-/// stays.
-pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// The agents that are being drained.
-#[derive(Default)]
-pub(crate) struct Drains {
-    agents: Mutex<BTreeMap<NodeName, BTreeSet<AskedBy>>>,
-    begun: Notify,
-}
-
-/// The source of a drain. It decides when the drain ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AskedBy {
-    /// The agent, because it is about to end. The drain ends when the agent links again.
-    Itself,
-    /// An operator. The drain ends on an operator's command.
-    Operator,
-    /// The configuration, which does not list the agent any more. The drain ends when it lists the agent again.
-    Configuration,
-}
-
-/// The connections to ask to leave now.
-pub(crate) struct Leavers {
-    pub(crate) leavers: Vec<Leaver>,
-    /// The number of other connections that were asked recently and have not answered.
-    pub(crate) about_to: usize,
-}
-
-/// A connection to ask to leave, and the address of its client.
-pub(crate) struct Leaver {
-    pub(crate) id: ConnectionId,
-    pub(crate) client: std::net::IpAddr,
-}
-
-impl Drains {
-    /// Begins a drain. Returns whether the agent was not being drained before.
-    pub(crate) fn begin(&self, agent: &NodeName, by: AskedBy) -> bool {
-        let mut agents = self.agents();
-        let is_new = !agents.contains_key(agent);
-        agents.entry(agent.clone()).or_default().insert(by);
-        self.begun.notify_one();
-        is_new
-    }
-
-    /// Ends the drain of `agent`, for all sources. Returns whether there was one.
-    pub(crate) fn end(&self, agent: &NodeName) -> bool {
-        self.agents().remove(agent).is_some()
-    }
-
-    /// Ends the drain of `agent` for the source `by`. It goes on if another source also asked for it.
-    pub(crate) fn end_if(&self, agent: &NodeName, by: AskedBy) {
-        let mut agents = self.agents();
-        if let Some(asked) = agents.get_mut(agent) {
-            asked.remove(&by);
-            if asked.is_empty() {
-                agents.remove(agent);
-            }
-        }
-    }
-
-    /// Handles a new link. If the agent is still about to end, it sends `Draining` again.
-    pub(crate) fn link_up(&self, agent: &NodeName) {
-        self.end_if(agent, AskedBy::Itself);
-    }
-
-    pub(crate) fn contains(&self, agent: &NodeName) -> bool {
-        self.agents().contains_key(agent)
-    }
-
-    pub(crate) fn all(&self) -> Vec<NodeName> {
-        self.agents().keys().cloned().collect()
-    }
-
-    fn agents(&self) -> MutexGuard<'_, BTreeMap<NodeName, BTreeSet<AskedBy>>> {
-        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Asks connections to leave draining agents, until `shutdown`.
 pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
@@ -177,6 +97,7 @@ impl Pace {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::drains::AskedBy;
 
     fn name(text: &str) -> NodeName {
         NodeName::new(text).unwrap()

@@ -35,8 +35,6 @@ use watari_sys::tcp;
 use watari_values::NodeName;
 use watari_wire::leg::LEG_FREE;
 
-use crate::DispatcherShared;
-
 /// How long an unused leg is kept. It is much shorter than agents keep a leg, so that an agent does not close a leg
 /// while it is taken.
 const KEPT_MAX: Duration = Duration::from_secs(10);
@@ -94,25 +92,6 @@ pub(crate) enum Which {
     New,
 }
 
-impl DispatcherShared {
-    /// Takes or connects a leg to `agent`. The next bytes to write on it are a preface.
-    pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
-        let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
-        let (reused, stream) = match free {
-            Some(stream) => (true, stream),
-            None => (false, self.agents.connect(agent).await?),
-        };
-        Ok(Leg { stream, reused })
-    }
-
-    /// Whether a leg to `agent` may be kept after its connection.
-    pub(crate) fn keeps_legs_to(&self, agent: &NodeName) -> bool {
-        self.agents.availability(agent) == Some(true)
-            && !self.agents.drains.contains(agent)
-            && self.idle_legs.has_room(agent, self.limits().idle_legs_max)
-    }
-}
-
 impl IdleLegs {
     pub(crate) fn new(idle: Gauge, reused: Counter) -> Self {
         Self { agents: Mutex::default(), filled: Notify::new(), idle, reused }
@@ -146,7 +125,7 @@ impl IdleLegs {
     }
 
     /// Whether this thread keeps fewer than `max` legs to `agent`.
-    fn has_room(&self, agent: &NodeName, max: usize) -> bool {
+    pub(crate) fn has_room(&self, agent: &NodeName, max: usize) -> bool {
         self.agents().get(&here(agent)).map_or(0, Idle::len) < max
     }
 
@@ -227,11 +206,11 @@ fn said(leg: &TcpStream) -> Said {
 }
 
 /// Closes legs that are not used in time, until `shutdown`.
-pub(crate) async fn keep_tidy(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
+pub(crate) async fn keep_tidy(idle_legs: Arc<IdleLegs>, shutdown: CancellationToken) {
     let tidy = async {
         loop {
-            shared.idle_legs.filled.notified().await;
-            while shared.idle_legs.tidy(Instant::now()) {
+            idle_legs.filled.notified().await;
+            while idle_legs.tidy(Instant::now()) {
                 tokio::time::sleep(LOOK).await;
             }
         }

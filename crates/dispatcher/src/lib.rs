@@ -3,13 +3,16 @@
 //!
 //! It holds no TLS secret and opens no record. It counts bytes, and receives reports from agents over the mesh.
 //!
-//! * `listen` accepts clients, and finds agents for them.
+//! * `listen` accepts clients, and `find` finds agents for them.
 //! * `Agents` records which agents are available, and selects agents for clients. Clients take slots and wait for them
 //!   at its `Scheduler`. `check` does the health checks.
 //! * `legs` opens legs to agents, or takes idle ones.
 //! * A `Relay` for each connection moves the bytes and drives its `watari_handoff::Arbiter`.
 //! * `Passthrough` selects the connections that the dispatcher relays to backends without opening TLS.
-//! * `Table` finds the relay for a message from the mesh.
+//! * `Table` finds the relay for a message from the mesh, and `messages` handles it.
+//!
+//! `DispatcherShared` holds the agents, legs, clients and the table, which do not import it. Tasks and connections
+//! import it: `check`, `drain`, `find`, `listen`, `messages`, `relay`.
 
 mod agents;
 mod alarm;
@@ -18,14 +21,18 @@ mod clients;
 mod config;
 mod direction;
 mod drain;
+mod drains;
+mod find;
 mod legs;
 mod listen;
 mod listeners;
+mod messages;
 mod metrics;
 mod passthrough;
 mod read_ahead;
 mod relay;
 mod scheduler;
+mod shared;
 mod table;
 mod threads;
 
@@ -38,22 +45,22 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_handoff::{ArbiterEvent, Offer};
-use watari_mesh::{Event, Mesh, SendError};
-use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
-use watari_wire::{AgentToDispatcher, DispatcherToAgent, Leave, Message};
+use watari_mesh::{Event, Mesh};
+use watari_values::{ConnectionId, ConnectionStatus, NodeName};
+use watari_wire::{DispatcherToAgent, Leave};
 
-pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
+pub use crate::agents::{AgentStatus, UnknownAgent};
 use crate::clients::Clients;
 pub use crate::config::{
     AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies,
 };
-use crate::drain::AskedBy;
+use crate::drains::AskedBy;
 use crate::legs::IdleLegs;
 use crate::listeners::Accepting;
 pub use crate::listeners::Listeners;
 use crate::metrics::Metrics;
+use crate::shared::DispatcherShared;
 use crate::table::Table;
 use crate::threads::Threads;
 
@@ -63,16 +70,6 @@ pub struct Dispatcher {
     shared: Arc<DispatcherShared>,
     threads: Threads,
     accepting: Arc<Accepting>,
-}
-
-struct DispatcherShared {
-    agents: Agents,
-    idle_legs: IdleLegs,
-    clients: Clients,
-    table: Table,
-    mesh: Mesh,
-    metrics: Metrics,
-    reloaded: Notify,
 }
 
 impl Dispatcher {
@@ -89,8 +86,8 @@ impl Dispatcher {
         let (legs_idle, legs_reused) = (metrics.legs_idle.clone(), metrics.legs_reused.clone());
         let shared = Arc::new(DispatcherShared {
             agents: Agents::new(config),
-            idle_legs: IdleLegs::new(legs_idle, legs_reused),
-            clients: Clients::default(),
+            idle_legs: Arc::new(IdleLegs::new(legs_idle, legs_reused)),
+            clients: Arc::new(Clients::new(metrics.connections.clone())),
             table: Table::new()?,
             mesh,
             metrics,
@@ -98,7 +95,7 @@ impl Dispatcher {
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
-        tokio::spawn(legs::keep_tidy(shared.clone(), shutdown.clone()));
+        tokio::spawn(legs::keep_tidy(shared.idle_legs.clone(), shutdown.clone()));
         let threads = Threads::start(threads, shutdown)?;
         let accepting = Arc::new(Accepting::start(&shared, &threads, listeners, shutdown)?);
         Ok(Self { shared, threads, accepting })
@@ -208,113 +205,4 @@ pub enum MoveRefused {
     NotAvailable,
     #[error("the agent has the connection already")]
     AlreadyThere,
-}
-
-/// The configuration does not list the node as an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such agent")]
-pub struct UnknownAgent;
-
-impl DispatcherShared {
-    /// The limits for clients that connect now.
-    fn limits(&self) -> Limits {
-        self.agents.settings().config.limits.clone()
-    }
-
-    fn reload(&self, config: Config) {
-        let before = self.agents.settings();
-        self.agents.reload(config);
-        let settings = self.agents.settings();
-        for (name, agent) in before.agents() {
-            if settings.agent(name).is_none_or(|now| now.is_retired() || now.config.legs != agent.config.legs) {
-                self.idle_legs.forget(name);
-            }
-        }
-        self.reloaded.notify_one();
-    }
-
-    fn drain(&self, agent: &NodeName, by: AskedBy) {
-        if self.agents.drains.begin(agent, by) {
-            tracing::info!(%agent, ?by, "drain begun");
-            self.idle_legs.forget(agent);
-        }
-    }
-
-    fn on_message(&self, from: &NodeName, message: &Message) {
-        // Others are for the agent of this node.
-        let Message::AgentToDispatcher(message) = message else { return };
-        let name = || from.clone();
-        let (connection, event) = match message {
-            AgentToDispatcher::LegKey(key) => return self.agents.set_key(from, key),
-            AgentToDispatcher::Established(established) => return self.on_established(from, established),
-            AgentToDispatcher::Propose(propose) => {
-                let offer = Offer {
-                    target: propose.target.clone(),
-                    epoch: propose.epoch,
-                    rx_offset: propose.rx_offset,
-                    tail_offset: propose.tail_offset,
-                    digest: propose.digest,
-                };
-                (propose.connection, ArbiterEvent::Proposed { from: name(), offer })
-            }
-            AgentToDispatcher::Held(held) => {
-                let offer = Offer {
-                    target: name(),
-                    epoch: held.epoch,
-                    rx_offset: held.rx_offset,
-                    tail_offset: held.tail_offset,
-                    digest: held.digest,
-                };
-                (held.connection, ArbiterEvent::Held(offer))
-            }
-            AgentToDispatcher::Refused(refused) => {
-                let (epoch, reason) = (refused.epoch, refused.reason);
-                (refused.connection, ArbiterEvent::Refused { from: name(), epoch, reason })
-            }
-            AgentToDispatcher::Cancel(cancel) => {
-                let (epoch, reason) = (cancel.epoch, cancel.reason);
-                (cancel.connection, ArbiterEvent::Cancelled { from: name(), epoch, reason })
-            }
-            AgentToDispatcher::Final(end) => {
-                let (epoch, tx_offset) = (end.epoch, end.tx_offset);
-                (end.connection, ArbiterEvent::Final { from: name(), epoch, tx_offset })
-            }
-            AgentToDispatcher::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
-            AgentToDispatcher::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
-            AgentToDispatcher::Draining => return self.drain(from, AskedBy::Itself),
-        };
-        if !self.table.send(connection, event) {
-            self.answer_for_unknown(from, connection, message);
-        }
-    }
-
-    fn on_established(&self, from: &NodeName, established: &watari_wire::Established) {
-        if self.table.establish(from, established) {
-            self.metrics.count_handshake(&established.tls);
-        }
-    }
-
-    /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision.
-    fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &AgentToDispatcher) {
-        if matches!(message, AgentToDispatcher::Propose(_) | AgentToDispatcher::Held(_)) {
-            self.send(from, DispatcherToAgent::Gone(connection));
-        }
-    }
-
-    /// Sends a message. If that fails, the peer repeats its request.
-    fn send(&self, to: &NodeName, message: DispatcherToAgent) {
-        note_unsent(to, self.mesh.send(to, &message.into()));
-    }
-
-    /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.
-    fn send_soon(&self, to: &NodeName, message: DispatcherToAgent) -> bool {
-        note_unsent(to, self.mesh.send_soon(to, &message.into()))
-    }
-}
-
-fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
-    if let Err(error) = &sent {
-        tracing::debug!(peer = %to, %error, "message not sent");
-    }
-    sent.is_ok()
 }

@@ -11,44 +11,45 @@
 //! limit or none is available.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{Acceptor, accept_until, tcp};
-use watari_values::NodeName;
 use watari_wire::proxy::Header;
 
-use crate::DispatcherShared;
-use crate::agents::Assignment;
-use crate::clients::Presence;
+use crate::clients::{Client, Presence};
 use crate::config::Limits;
-use crate::legs::{Leg, Which};
-use crate::listeners::Who;
+use crate::find::{Found, find_leg};
+use crate::legs::Which;
 use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
-use crate::relay::{Client, Relay};
-use crate::scheduler::{Place, QueuePosition, Stopwatch};
+use crate::relay::Relay;
+use crate::shared::DispatcherShared;
 
-/// The most agents to try for one client.
-const LEGS_TRIED_MAX: usize = 3;
+/// The kind of peer that connects to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AcceptFrom {
+    Clients,
+    Relays,
+}
 
 /// Accepts on `listener` until `shutdown`, in the runtime of the caller. A connection stays there to its end.
 pub(crate) fn start(
     shared: &Arc<DispatcherShared>,
     listener: TcpListener,
-    who: Who,
+    from: AcceptFrom,
     shutdown: &CancellationToken,
 ) -> io::Result<Acceptor> {
     tcp::prepare_listener(&listener, Some(shared.limits().user_timeout))?;
     let shared = shared.clone();
-    match who {
-        Who::Clients => {
+    match from {
+        AcceptFrom::Clients => {
             accept_until(shutdown, listener, "a client", move |stream, address| admit_client(&shared, stream, address))
         }
-        Who::Relays => {
+        AcceptFrom::Relays => {
             accept_until(shutdown, listener, "a relay", move |stream, relay| admit_relay(&shared, stream, relay))
         }
     }
@@ -62,7 +63,7 @@ fn refuse(shared: &DispatcherShared, client: SocketAddr, reason: &'static str) {
 
 fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: SocketAddr) {
     let limits = shared.limits();
-    let admitted = Presence::enter(shared, limits.connections_max).ok_or("full").and_then(|mut presence| {
+    let admitted = Presence::enter(&shared.clients, limits.connections_max).ok_or("full").and_then(|mut presence| {
         let server = stream.local_addr().map_err(|_| "client_gone")?;
         admit(shared, &mut presence, address, &limits)?;
         Ok((presence, server))
@@ -97,7 +98,7 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
     if !settings.config.proxy_from.iter().any(|network| network.contains(&ip)) {
         return refuse(shared, relay, "proxy_from");
     }
-    let Some(presence) = Presence::enter(shared, settings.config.limits.connections_max) else {
+    let Some(presence) = Presence::enter(&shared.clients, settings.config.limits.connections_max) else {
         return refuse(shared, relay, "full");
     };
     let shared = shared.clone();
@@ -167,7 +168,10 @@ impl Visit {
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
             Destination::Agent(found) => Box::new(Relay::new(&shared, client, found)).run().await,
-            Destination::Backend(route, backend) => Box::pin(route.serve(&shared, client, backend)).await,
+            Destination::Backend(route, backend) => {
+                let limits = shared.limits();
+                Box::pin(route.serve(client, backend, &limits, &shared.metrics)).await;
+            }
         }
     }
 
@@ -205,56 +209,5 @@ impl Visit {
             () = self.read_ahead.until_gone(&self.stream) => return Err("client_gone"),
         };
         find_leg(&self.shared, client, assignment, Which::Any).await
-    }
-}
-
-/// The agents for a new connection: a leg to the agent that does the handshake, and the slots.
-pub(crate) struct Found {
-    pub(crate) leg: Leg,
-    /// The slot at the agent that does the handshake.
-    pub(crate) place: Place,
-    /// The slot at the agent that gets the connection after the handshake, if that is another.
-    pub(crate) reserved: Option<Place>,
-    pub(crate) stopwatch: Stopwatch,
-}
-
-/// Finds another agent for a connection of `client`, because the first agent, `gone`, was lost before it answered. The
-/// leg is a new one. If there is no other agent, `gone` is tried again: perhaps only its leg was lost.
-pub(crate) async fn find_again(
-    shared: &DispatcherShared,
-    client: IpAddr,
-    gone: NodeName,
-) -> Result<Found, &'static str> {
-    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, QueuePosition::Again);
-    let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
-    find_leg(shared, client, assignment, Which::New).await
-}
-
-/// Opens a leg to the assigned agent, or to another one if that fails.
-async fn find_leg(
-    shared: &DispatcherShared,
-    client: IpAddr,
-    mut assignment: Assignment,
-    which: Which,
-) -> Result<Found, &'static str> {
-    let mut failed = Vec::new();
-    loop {
-        let Assignment { handshake: place, bulk: reserved } = assignment;
-        let mut stopwatch = Stopwatch::start(&place);
-        match shared.leg_to(place.agent(), which).await {
-            Ok(leg) => {
-                stopwatch.opened();
-                return Ok(Found { leg, place, reserved, stopwatch });
-            }
-            Err(error) => {
-                tracing::warn!(agent = %place.agent(), %error, "cannot connect a leg");
-                failed.push(place.agent().clone());
-            }
-        }
-        if failed.len() == LEGS_TRIED_MAX {
-            return Err("no_leg");
-        }
-        drop((place, reserved));
-        assignment = shared.agents.assign(client, &failed, QueuePosition::Again).map_err(|_| "no_leg")?;
     }
 }

@@ -10,8 +10,9 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use watari_sys::Acceptor;
 
+use crate::listen::{self, AcceptFrom};
+use crate::shared::DispatcherShared;
 use crate::threads::Threads;
-use crate::{DispatcherShared, listen};
 
 /// The addresses on which clients are accepted: for each address one listener for each thread, or only the addresses.
 #[derive(Debug)]
@@ -29,20 +30,13 @@ impl<L> Default for Listeners<L> {
 }
 
 impl<L> Listeners<L> {
-    fn each(self) -> impl Iterator<Item = (Who, L)> {
-        let clients = self.clients.into_iter().map(|listener| (Who::Clients, listener));
-        clients.chain(self.relays.into_iter().map(|listener| (Who::Relays, listener)))
+    fn each(self) -> impl Iterator<Item = (AcceptFrom, L)> {
+        let clients = self.clients.into_iter().map(|listener| (AcceptFrom::Clients, listener));
+        clients.chain(self.relays.into_iter().map(|listener| (AcceptFrom::Relays, listener)))
     }
 }
 
-/// The kind of peer that connects to a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
-    Clients,
-    Relays,
-}
-
-type Place = (Who, SocketAddr);
+type Place = (AcceptFrom, SocketAddr);
 
 /// The accept loops of all addresses and threads.
 pub(crate) struct Accepting {
@@ -72,10 +66,13 @@ impl Accepting {
     /// The addresses of `wanted` without an accept loop.
     pub(crate) async fn missing(&self, wanted: &Listeners<SocketAddr>) -> Listeners<SocketAddr> {
         let groups = self.groups.lock().await;
-        let missing = |who, addresses: &[SocketAddr]| {
-            addresses.iter().filter(|address| !groups.contains_key(&(who, **address))).copied().collect()
+        let missing = |from, addresses: &[SocketAddr]| {
+            addresses.iter().filter(|address| !groups.contains_key(&(from, **address))).copied().collect()
         };
-        Listeners { clients: missing(Who::Clients, &wanted.clients), relays: missing(Who::Relays, &wanted.relays) }
+        Listeners {
+            clients: missing(AcceptFrom::Clients, &wanted.clients),
+            relays: missing(AcceptFrom::Relays, &wanted.relays),
+        }
     }
 
     /// Accepts on exactly the `wanted` addresses. `added` has the listeners for those that are missing so far.
@@ -87,9 +84,9 @@ impl Accepting {
     ) -> io::Result<()> {
         let mut groups = self.groups.lock().await;
         groups.extend(start_each(shared, &self.threads, added, &self.shutdown)?);
-        let is_wanted = |(who, address): &Place| match who {
-            Who::Clients => wanted.clients.contains(address),
-            Who::Relays => wanted.relays.contains(address),
+        let is_wanted = |(from, address): &Place| match from {
+            AcceptFrom::Clients => wanted.clients.contains(address),
+            AcceptFrom::Relays => wanted.relays.contains(address),
         };
         let removed: Vec<_> = groups.keys().filter(|place| !is_wanted(place)).copied().collect();
         for Group { end, acceptors } in removed.into_iter().filter_map(|place| groups.remove(&place)) {
@@ -119,11 +116,11 @@ fn start_each(
     shutdown: &CancellationToken,
 ) -> io::Result<BTreeMap<Place, Group>> {
     let mut started: BTreeMap<_, Group> = BTreeMap::new();
-    for (who, group) in listeners.each() {
+    for (from, group) in listeners.each() {
         let Some(address) = group.first().map(TcpListener::local_addr).transpose()? else { continue };
         let end = shutdown.child_token();
-        match threads.start_on_each(group, |listener| listen::start(shared, listener, who, &end)) {
-            Ok(acceptors) => started.insert((who, address), Group { end, acceptors }),
+        match threads.start_on_each(group, |listener| listen::start(shared, listener, from, &end)) {
+            Ok(acceptors) => started.insert((from, address), Group { end, acceptors }),
             Err(error) => {
                 end.cancel();
                 for group in started.values() {

@@ -13,11 +13,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use watari_sys::tcp;
 use watari_wire::proxy::Header;
 
-use crate::DispatcherShared;
+use crate::clients::Client;
 use crate::config::{Limits, PassthroughRule};
 use crate::direction::{Broken, Direction, Written};
 use crate::metrics::Metrics;
-use crate::relay::Client;
 
 /// The most backends to try for one client.
 const BACKENDS_TRIED_MAX: usize = 3;
@@ -74,9 +73,8 @@ impl Route {
     }
 
     /// Relays between the client and a backend until both streams have ended, or one fails.
-    pub(crate) async fn serve(&self, shared: &DispatcherShared, client: Client, backend: TcpStream) {
-        let limits = shared.limits();
-        shared.metrics.passed_through.inc();
+    pub(crate) async fn serve(&self, client: Client, backend: TcpStream, limits: &Limits, metrics: &Metrics) {
+        metrics.passed_through.inc();
         let mut up = Direction::holding(client.read_ahead);
         if self.proxy_protocol {
             let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
@@ -84,10 +82,10 @@ impl Route {
             header.encode(&mut head).expect("a header without TLVs always fits");
             up.put_in_front(head);
         }
-        match timeout(limits.lifetime_max, relay(&client.stream, &backend, up, &limits, &shared.metrics)).await {
+        match timeout(limits.lifetime_max, relay(&client.stream, &backend, up, limits, metrics)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passthrough connection cut"),
-            Err(_) => shared.metrics.count_given_up("lifetime"),
+            Err(_) => metrics.count_given_up("lifetime"),
         }
         // A reset shows both ends that the stream is incomplete.
         tcp::reset_on_close(&client.stream);

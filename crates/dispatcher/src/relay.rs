@@ -17,13 +17,15 @@ use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, Decided, DispatcherToAgent, Freeze, LegKept};
 
-use crate::DispatcherShared;
 use crate::alarm::Alarm;
+use crate::clients::Client;
 use crate::config::Limits;
 use crate::direction::{Broken, Direction, Written};
+use crate::find::{Found, find_again};
 use crate::legs::{Leg, Which};
-use crate::listen::{self, Found};
 use crate::scheduler::Stopwatch;
+use crate::shared::DispatcherShared;
+use crate::table::Input;
 
 /// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -38,25 +40,6 @@ const DISCARDED_LEN_MAX: usize = 64 << 20;
 
 /// The most reads of one direction in a row.
 const PASSES_MAX: usize = 4;
-
-/// A message to a relay.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// For the arbiter. Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
-    Arbiter(Box<ArbiterEvent>),
-    /// The link to the agent that does the handshake is lost.
-    OwnerLost,
-}
-
-/// A client that was accepted.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-    pub(crate) address: SocketAddr,
-    /// The address that the client connected to.
-    pub(crate) server: SocketAddr,
-    /// The bytes that were already read from the client.
-    pub(crate) read_ahead: Vec<u8>,
-}
 
 /// The state of the client's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -434,7 +417,7 @@ impl Relay {
         self.up = Direction::holding(said);
         self.leg_use = LegUse::Regular;
         let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
-        self.finding = Some(Box::pin(async move { listen::find_again(&shared, client, gone).await }));
+        self.finding = Some(Box::pin(async move { find_again(&shared, client, gone).await }));
     }
 
     fn on_found(&mut self, found: Result<Found, &'static str>) {

@@ -12,9 +12,17 @@ use watari_handoff::ArbiterEvent;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
 use watari_wire::Established;
 
-use crate::drain::{ASK_AGAIN, Leaver, Leavers};
-use crate::relay::Input;
+use crate::drains::{ASK_AGAIN, Leaver, Leavers};
 use crate::scheduler::Place;
+
+/// A message to a relay.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the arbiter. Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
+    Arbiter(Box<ArbiterEvent>),
+    /// The link to the agent that does the handshake is lost.
+    OwnerLost,
+}
 
 /// Messages that may wait for one relay. A relay always reads them, and a move has fewer. More mean that a peer floods.
 const INBOX_LEN: usize = 32;

@@ -4,6 +4,7 @@
 //! reordering a direction is blind until a segment begins with a request or an answer. Meanwhile the direction of data
 //! separates requests and answers, as for any other protocol.
 
+mod method;
 mod parser;
 
 use std::collections::VecDeque;
@@ -11,6 +12,8 @@ use std::collections::VecDeque;
 use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::turn::TurnState;
+pub use method::Method;
+pub(crate) use method::begins_request;
 use parser::{Parser, Piece};
 
 /// The most pipelined requests. Further ones are not separated.
@@ -25,30 +28,6 @@ pub struct Http {
     pub status: Option<u16>,
     /// Octets of the answer's content, as far as they came.
     pub content: Option<u64>,
-}
-
-/// A method's name: the first 8 octets of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Method([u8; 8]);
-
-impl Method {
-    pub fn as_str(&self) -> &str {
-        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        str::from_utf8(&self.0[..len]).unwrap_or_default()
-    }
-
-    fn new(name: &[u8]) -> Self {
-        let mut method = [0; 8];
-        let len = name.len().min(method.len());
-        method[..len].copy_from_slice(&name[..len]);
-        Self(method)
-    }
-}
-
-impl std::fmt::Debug for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Debug::fmt(self.as_str(), f)
-    }
 }
 
 /// Both directions of a connection.
@@ -71,12 +50,6 @@ pub(crate) struct Pending {
     method: Method,
     pub(crate) from: u32,
     pub(crate) at: Timestamp,
-}
-
-/// Whether these may be the first octets of a request: a name and a space.
-pub(crate) fn begins_request(data: &[u8]) -> bool {
-    let name = data.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
-    (3..=16).contains(&name) && data.get(name) == Some(&b' ') && !data.starts_with(b"PRI * HTTP/2")
 }
 
 impl Dialogue {

@@ -125,10 +125,10 @@ pub use histogram::Histogram;
 pub use http::{Http, Method};
 pub use judge::{Evidence, Learner, Profile, Reason, ServerState, Verdict};
 pub use settings::{Servers, Settings};
-pub use states::{Change, Lately, Server, States};
+pub use states::{Change, Server, States};
 pub use tls::{Alert, Tls, TlsVersion};
 pub use turn::Exchange;
-pub use window::{Shares, Tally, Window};
+pub use window::{Lately, Shares, Tally, Window};
 pub use zeek::{ConnState, History};
 
 #[cfg(test)]

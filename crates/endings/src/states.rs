@@ -8,7 +8,7 @@ use watari_packets::Timestamp;
 
 use crate::connection::Event;
 use crate::judge::{self, Evidence, Profile, ServerJudge, ServerState, Verdict};
-use crate::window::{Shares, Tally, Window};
+use crate::window::{Lately, Shares, Tally, Window};
 
 /// Follows the states of servers. Pass it events and the time, then call [`States::poll`] until it returns `None`.
 #[derive(Debug)]
@@ -40,17 +40,6 @@ pub struct Server {
     window: Window,
     judge: ServerJudge,
     open: u32,
-}
-
-/// A time up to now over which a server's counts are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lately {
-    /// [`Profile::span`]: the time over which shares are judged.
-    Span,
-    /// [`Profile::stopped_span`].
-    StoppedSpan,
-    /// [`Server::SHORT_SPAN`].
-    ShortSpan,
 }
 
 impl Server {

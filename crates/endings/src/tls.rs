@@ -6,6 +6,7 @@
 
 mod messages;
 mod records;
+mod version;
 
 use std::time::Duration;
 
@@ -15,39 +16,11 @@ use crate::ending::Side;
 use messages::{Hello, Message, Messages};
 use records::{Piece, Records};
 
-pub(crate) use records::{begins_record, is_small};
-
-/// Content types of records (RFC 8446, section 5.1).
-pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
-pub(crate) const ALERT: u8 = 21;
-pub(crate) const HANDSHAKE: u8 = 22;
-pub(crate) const APPLICATION_DATA: u8 = 23;
+pub(crate) use records::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, begins_record, is_small};
+pub use version::TlsVersion;
 
 /// Record length of `EndOfEarlyData`: a message without content, a type and a tag.
 const END_OF_EARLY_LEN: u16 = 4 + 1 + 16;
-
-/// A TLS version, by its number on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TlsVersion(pub u16);
-
-impl TlsVersion {
-    /// RFC 5246.
-    pub const TLS_1_2: Self = Self(0x0303);
-    /// RFC 8446.
-    pub const TLS_1_3: Self = Self(0x0304);
-
-    /// The usual name, such as `TLS 1.3`.
-    pub const fn as_str(self) -> &'static str {
-        match self.0 {
-            0x0300 => "SSL 3.0",
-            0x0301 => "TLS 1.0",
-            0x0302 => "TLS 1.1",
-            0x0303 => "TLS 1.2",
-            0x0304 => "TLS 1.3",
-            _ => "TLS",
-        }
-    }
-}
 
 /// The visible part of a handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -66,6 +66,17 @@ pub struct Shares {
     pub timeout: f64,
 }
 
+/// A time up to now over which a server's counts are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lately {
+    /// [`Profile::span`](crate::Profile::span): the time over which shares are judged.
+    Span,
+    /// [`Profile::stopped_span`](crate::Profile::stopped_span).
+    StoppedSpan,
+    /// [`Server::SHORT_SPAN`](crate::Server::SHORT_SPAN).
+    ShortSpan,
+}
+
 impl Tally {
     /// The counts of an event and its time. `None` if it is not counted.
     pub fn of(event: &Event) -> Option<(Timestamp, Self)> {

@@ -6,7 +6,10 @@ use http::header::{ACCEPT_ENCODING, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::fields;
+use crate::offer::Transfer;
+use crate::refusal::Refusal;
 use crate::seam::Seam;
+use crate::stays::Stays;
 use crate::validators::Validators;
 
 /// The rest of a transfer, as one range.
@@ -20,14 +23,42 @@ pub struct Continuation {
     compared_min: Option<usize>,
 }
 
+impl Transfer {
+    /// The request that continues the transfer at another origin from offset `at`. That is the position, or a later
+    /// offset that the present origin will have reached when the other one responds. An earlier `at` means the
+    /// position.
+    ///
+    /// Fails with [`Stays::NothingToCompare`] or [`Stays::Complete`].
+    pub fn continuation(&self, at: u64) -> Result<Continuation, Stays> {
+        let at = at.max(self.position);
+        if at >= self.range.end {
+            return Err(Stays::Complete);
+        }
+        let before = usize::try_from(at - self.range.start).unwrap_or(usize::MAX);
+        let compared_min = self.compared_min.filter(|min| *min <= before);
+        if compared_min.is_none() {
+            self.validators.prove().map_err(|weak| self.compared_min.map_or(weak, |_| Stays::NothingToCompare))?;
+        }
+        let first = at - before.min(self.tail.len_max()) as u64;
+        Ok(Continuation::new(self.validators.clone(), first..self.range.end, at, self.total, compared_min))
+    }
+
+    /// The request that shows whether the transfer could continue at another origin: one for the first byte of the
+    /// client's range, on the same conditions. Its response is checked like that to a continuation, and its body is
+    /// ignored.
+    ///
+    /// Fails with [`Stays::Complete`] if the range is empty.
+    pub fn probe(&self) -> Result<Continuation, Stays> {
+        let Range { start, end } = self.range;
+        if start == end {
+            return Err(Stays::Complete);
+        }
+        Ok(Continuation::new(self.validators.clone(), start..start + 1, start, self.total, self.compared_min))
+    }
+}
+
 impl Continuation {
-    pub(crate) fn new(
-        validators: Validators,
-        range: Range<u64>,
-        at: u64,
-        total: u64,
-        compared_min: Option<usize>,
-    ) -> Self {
+    fn new(validators: Validators, range: Range<u64>, at: u64, total: u64, compared_min: Option<usize>) -> Self {
         Self { validators, range, at, total, compared_min }
     }
 
@@ -81,75 +112,6 @@ impl Continuation {
             Err(Refusal::Length)
         } else {
             Ok(())
-        }
-    }
-}
-
-/// Why an origin's response is not the rest. No byte of it has reached the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
-    /// 200: the origin supports no ranges, or has another version.
-    #[error("the origin sends the whole content instead of the range")]
-    Whole,
-    /// 416: the origin's version is shorter, or it refuses this kind of range.
-    #[error("the origin cannot satisfy the range")]
-    NotSatisfiable,
-    /// 3xx.
-    #[error("the origin redirects")]
-    Redirect,
-    /// 401, 403 or 407.
-    #[error("the origin denies access")]
-    Unauthorized,
-    /// 404 or 410.
-    #[error("the origin does not have the resource")]
-    NotFound,
-    /// Any other status than 206.
-    #[error("the origin answers {0}")]
-    Status(StatusCode),
-    /// `Content-Range` is missing or malformed, or is not the requested range.
-    #[error("Content-Range is not the requested range")]
-    Range,
-    /// The total length differs, or is missing.
-    #[error("the total length differs or is missing")]
-    Total,
-    /// The origin has another version.
-    #[error("the validator differs")]
-    Validator,
-    /// The response has no validator that can be compared.
-    #[error("the response has no validator to compare")]
-    MissingValidator,
-    /// The origin has other bytes.
-    #[error("the digest differs")]
-    Digest,
-    /// `Content-Length` is not that of the range.
-    #[error("Content-Length is not the length of the range")]
-    Length,
-    /// `multipart/byteranges`, although one range was asked for.
-    #[error("the origin sends multipart/byteranges")]
-    Multipart,
-    /// The content is compressed, although the request excluded that.
-    #[error("the content has a Content-Encoding")]
-    Coded,
-}
-
-impl Refusal {
-    /// The reason as a metric label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::NotSatisfiable => "not_satisfiable",
-            Self::Redirect => "redirect",
-            Self::Unauthorized => "unauthorized",
-            Self::NotFound => "not_found",
-            Self::Status(_) => "status",
-            Self::Range => "range",
-            Self::Total => "total",
-            Self::Validator => "validator",
-            Self::MissingValidator => "missing_validator",
-            Self::Digest => "digest",
-            Self::Length => "length",
-            Self::Multipart => "multipart",
-            Self::Coded => "coded",
         }
     }
 }

@@ -40,12 +40,14 @@ mod digests;
 mod fields;
 pub mod governor;
 mod offer;
+mod refusal;
 mod seam;
 mod stays;
 mod tail;
 mod validators;
 
-pub use continuation::{Continuation, Refusal};
+pub use continuation::Continuation;
 pub use offer::{Equality, TooLong, Transfer, TransferConditions};
+pub use refusal::Refusal;
 pub use seam::{Seam, SeamError};
 pub use stays::Stays;

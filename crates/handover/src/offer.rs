@@ -5,7 +5,6 @@ use std::ops::Range;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, RANGE, TRAILER, TRANSFER_ENCODING, VARY};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::continuation::Continuation;
 use crate::fields::{self, ContentRange};
 use crate::stays::Stays;
 use crate::tail::Tail;
@@ -63,12 +62,12 @@ pub struct TooLong;
 /// Positions are offsets in the whole representation, in bytes, also if the client requested a part.
 #[derive(Debug)]
 pub struct Transfer {
-    validators: Validators,
-    compared_min: Option<usize>,
-    total: u64,
-    range: Range<u64>,
-    position: u64,
-    tail: Tail,
+    pub(crate) validators: Validators,
+    pub(crate) compared_min: Option<usize>,
+    pub(crate) total: u64,
+    pub(crate) range: Range<u64>,
+    pub(crate) position: u64,
+    pub(crate) tail: Tail,
 }
 
 impl Transfer {
@@ -137,38 +136,6 @@ impl Transfer {
     /// Whether there are stored bytes that another origin can repeat.
     pub(crate) fn is_comparable(&self) -> bool {
         self.tail.len() > 0
-    }
-
-    /// The request that continues the transfer at another origin from offset `at`. That is the position, or a later
-    /// offset that the present origin will have reached when the other one responds. An earlier `at` means the
-    /// position.
-    ///
-    /// Fails with [`Stays::NothingToCompare`] or [`Stays::Complete`].
-    pub fn continuation(&self, at: u64) -> Result<Continuation, Stays> {
-        let at = at.max(self.position);
-        if at >= self.range.end {
-            return Err(Stays::Complete);
-        }
-        let before = usize::try_from(at - self.range.start).unwrap_or(usize::MAX);
-        let compared_min = self.compared_min.filter(|min| *min <= before);
-        if compared_min.is_none() {
-            self.validators.prove().map_err(|weak| self.compared_min.map_or(weak, |_| Stays::NothingToCompare))?;
-        }
-        let first = at - before.min(self.tail.len_max()) as u64;
-        Ok(Continuation::new(self.validators.clone(), first..self.range.end, at, self.total, compared_min))
-    }
-
-    /// The request that shows whether the transfer could continue at another origin: one for the first byte of the
-    /// client's range, on the same conditions. Its response is checked like that to a continuation, and its body is
-    /// ignored.
-    ///
-    /// Fails with [`Stays::Complete`] if the range is empty.
-    pub fn probe(&self) -> Result<Continuation, Stays> {
-        let Range { start, end } = self.range;
-        if start == end {
-            return Err(Stays::Complete);
-        }
-        Ok(Continuation::new(self.validators.clone(), start..start + 1, start, self.total, self.compared_min))
     }
 
     /// Compares `piece` with the bytes that the client got from offset `start` on, as far as they are still stored.

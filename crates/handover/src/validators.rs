@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{DATE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::continuation::Refusal;
 use crate::digests::Digests;
 use crate::fields;
+use crate::refusal::Refusal;
 use crate::stays::Stays;
 
 /// The response must be this much younger than a modification time, or the time is a weak validator. Then the content

@@ -11,7 +11,7 @@ use crate::config::ServerConfig;
 use crate::connection_sessions::ConnectionSessions;
 use crate::error::HandshakeError;
 use crate::extract::{TrafficSecrets, server_secrets};
-use crate::handshake::{EarlyData, Established, Info, Progress};
+use crate::progress::{EarlyData, Established, Info, Progress};
 use crate::record_cut::{IMPOSSIBLE_HEADER, check_fragment};
 use crate::rejected::{RejectedEarlyData, Verdict};
 

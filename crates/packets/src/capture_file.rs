@@ -22,6 +22,7 @@
 //! [`FRAME_LEN_MAX`] and the interfaces of a section bound memory for any file.
 
 mod error;
+mod held;
 mod input;
 mod merged;
 mod order;
@@ -34,15 +35,14 @@ mod writer;
 use std::io::Read;
 
 pub use error::{BlockLen, Part, ReadError};
+pub use held::FRAME_LEN_MAX;
 pub use merged::{FileError, Merged};
 pub use writer::{WriteError, Writer};
 
-use crate::{Frame, LinkType, Timestamp};
+use crate::{Frame, Timestamp};
+use held::Held;
 use input::Input;
 use source::Source;
-
-/// The most captured octets of a frame: as many as libpcap and Wireshark allow.
-pub const FRAME_LEN_MAX: usize = 262_144;
 
 /// Reads the frames of a capture file.
 #[derive(Debug)]
@@ -57,15 +57,6 @@ pub struct Reader<R> {
 enum Format {
     Pcap(pcap::File),
     Pcapng(pcapng::File),
-}
-
-/// A frame whose octets are the next ones of the input.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    time: Timestamp,
-    link: LinkType,
-    len: u32,
-    captured: usize,
 }
 
 impl<R: Read> Reader<R> {

@@ -18,15 +18,19 @@
 //! Lengths are those on the wire, even if the capture ends earlier. Missing octets are unknown, not wrong: a prefix of
 //! a frame yields either [`Other::Truncated`] or the result of the whole frame, with less data.
 
+mod decoded;
+mod ether;
 mod ip;
 mod link;
 mod octets;
+mod packet;
 mod reassembly;
 mod tcp;
 mod tunnel;
 mod wireless;
 
-use crate::{Frame, Segment};
+use crate::Frame;
+pub use decoded::{Decoded, Other};
 use octets::Octets;
 pub use reassembly::Reassembly;
 pub use tunnel::GENEVE_PORT;
@@ -42,48 +46,6 @@ pub struct Decoder {
     /// Whether the checksums of IPv4 and TCP have to be valid. Captures of a host's own packets have wrong ones if its
     /// network card computes them after the capture.
     pub verify_checksums: bool,
-}
-
-/// The result for a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decoded<'a> {
-    Segment(Segment<'a>),
-    /// The beginning of a segment, in the first fragment of its IP packet. `len` counts this fragment only. The length
-    /// of the other fragments is unknown, and those are not read. From a [`Reassembly`], `len` counts the fragments up
-    /// to this one.
-    FirstFragment(Segment<'a>),
-    /// No segment, or none that can be parsed.
-    Other(Other),
-}
-
-/// Why a frame has no segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Other {
-    /// The frame's link type is not one of [`LinkType::ALL`](crate::LinkType::ALL).
-    #[error("an unsupported link type")]
-    LinkType,
-    /// Neither IPv4 nor IPv6, such as ARP.
-    #[error("not IP")]
-    NotIp,
-    /// IP, but neither TCP nor a supported tunnel.
-    #[error("not TCP")]
-    NotTcp,
-    /// A fragment behind the first one, which has no header, or a first one without the whole TCP header. A
-    /// [`Reassembly`] may have the segment.
-    #[error("a fragment without the whole header")]
-    Fragment,
-    /// The capture ends within a header.
-    #[error("a header that the capture cuts off")]
-    Truncated,
-    /// A header contradicts itself or the length of the packet around it.
-    #[error("a malformed header")]
-    Malformed,
-    /// More nested tunnels, VLAN tags, labels or extension headers than networks use.
-    #[error("too many nested headers")]
-    TooDeep,
-    /// A checksum is wrong, and [`Decoder::verify_checksums`] is set.
-    #[error("a wrong checksum")]
-    Checksum,
 }
 
 impl Default for Decoder {
@@ -122,20 +84,6 @@ impl Decoder {
         }
         Err(Other::TooDeep)
     }
-}
-
-impl Other {
-    /// All reasons, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
-        Self::LinkType,
-        Self::NotIp,
-        Self::NotTcp,
-        Self::Fragment,
-        Self::Truncated,
-        Self::Malformed,
-        Self::TooDeep,
-        Self::Checksum,
-    ];
 }
 
 #[cfg(test)]

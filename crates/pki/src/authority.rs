@@ -13,8 +13,8 @@ use rustls_pki_types::pem::PemObject;
 use watari_values::{NodeName, Role};
 use zeroize::Zeroizing;
 
-use crate::certificate::{self, Parsed, ROLE_PREFIX};
-use crate::{PkiError, Subject, files};
+use crate::certificate::{Parsed, ROLE_PREFIX};
+use crate::{BadCertificate, PkiError, Subject, files};
 
 const DAY: Duration = Duration::from_hours(24);
 const CA_DAYS: u32 = 3650;
@@ -141,7 +141,7 @@ fn write(
     files::write_pair((certificate_path, &certificate.pem()), (key_path, &key_pem))
 }
 
-fn named(path: &Path, cause: certificate::BadCertificate) -> PkiError {
+fn named(path: &Path, cause: BadCertificate) -> PkiError {
     PkiError::Certificate { path: path.to_owned(), cause }
 }
 

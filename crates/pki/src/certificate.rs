@@ -13,29 +13,10 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-use crate::{PkiError, files};
+use crate::{BadCertificate, PkiError, files};
 
 /// The prefix of a role in a URI among the alternative names.
 pub(crate) const ROLE_PREFIX: &str = "urn:watari:role:";
-
-/// The reason that a certificate is not one of the cluster's nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadCertificate {
-    /// It is not valid X.509.
-    #[error("the certificate cannot be read")]
-    Unreadable,
-    /// It is an authority's. A node must not present it.
-    #[error("the certificate is an authority's, not a node's")]
-    Authority,
-    #[error("the certificate has no alternative names")]
-    NoNames,
-    #[error("the certificate does not name exactly one node")]
-    NotOneNode,
-    #[error("the certificate has an alternative name that is neither a node nor a role")]
-    ForeignName,
-    #[error("the certificate names no cluster")]
-    NoCluster,
-}
 
 /// Reads the node name and the roles from a certificate (DER).
 ///

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use watari_values::NodeName;
 use zeroize::Zeroizing;
 
-use crate::PkiError;
+use crate::error::PkiError;
 
 /// The largest file to read, in bytes. No certificate or key is larger, but a wrong path may lead to a large file.
 const FILE_LEN_MAX: u64 = 64 << 10;

@@ -8,8 +8,8 @@ use crate::alert::{LEVEL_FATAL, LEVEL_WARNING};
 use crate::messages::{KeyUpdateRequest, MessageReader};
 use crate::protection::{OVERHEAD_LEN_MAX, Protection};
 use crate::{
-    AlertDescription, CipherSuite, ContentType, FRAGMENT_LEN_MAX, Fenced, OpenError, PeerMisbehaved, RecordHeader,
-    SealError, Secrets, SecretsError, Side, Version,
+    AlertDescription, CipherSuite, ContentType, FRAGMENT_LEN_MAX, OpenError, PeerMisbehaved, RecordHeader, SealError,
+    Secrets, SecretsError, Side, Version,
 };
 
 /// Seals and opens the records of one TLS connection, from the end of its handshake.
@@ -113,11 +113,6 @@ impl Connection {
 
     pub fn version(&self) -> Version {
         self.suite.version()
-    }
-
-    /// Ends sealing and opening, enforced by the type, until the state is thawed or imported.
-    pub fn fence(self) -> Fenced {
-        Fenced::new(self)
     }
 }
 

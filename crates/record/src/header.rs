@@ -1,6 +1,6 @@
 //! Record headers.
 
-use crate::{PeerMisbehaved, Version};
+use crate::{ContentType, PeerMisbehaved, Version};
 
 /// The length of a record header, in bytes.
 pub const HEADER_LEN: usize = 5;
@@ -14,30 +14,6 @@ pub(crate) const RECORD_VERSION: u16 = 0x0303;
 
 const EXPANSION_LEN_MAX_TLS12: usize = 2048;
 const EXPANSION_LEN_MAX_TLS13: usize = 256;
-
-/// Record types (RFC 8446, section 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ContentType {
-    /// `change_cipher_spec`, 20.
-    ChangeCipherSpec,
-    /// `alert`, 21.
-    Alert,
-    /// `handshake`, 22.
-    Handshake,
-    /// `application_data`, 23.
-    ApplicationData,
-}
-
-impl ContentType {
-    pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::ChangeCipherSpec => 20,
-            Self::Alert => 21,
-            Self::Handshake => 22,
-            Self::ApplicationData => 23,
-        }
-    }
-}
 
 impl TryFrom<u8> for ContentType {
     type Error = PeerMisbehaved;

@@ -18,6 +18,7 @@
 
 mod alert;
 mod connection;
+mod content_type;
 mod error;
 mod header;
 mod keys;
@@ -29,8 +30,9 @@ mod suite;
 
 pub use alert::AlertDescription;
 pub use connection::{Connection, Opened};
+pub use content_type::ContentType;
 pub use error::{ImportError, OpenError, PeerMisbehaved, SealError, SecretsError};
-pub use header::{ContentType, FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX, RecordHeader};
+pub use header::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX, RecordHeader};
 pub use keys::{TrafficKey, derive_traffic_key};
 pub use secrets::{Direction, DirectionSecret, Secrets, Side};
 pub use state::Fenced;

@@ -57,6 +57,11 @@ impl std::fmt::Debug for Fenced {
 }
 
 impl Connection {
+    /// Ends sealing and opening, enforced by the type, until the state is thawed or imported.
+    pub fn fence(self) -> Fenced {
+        Fenced::new(self)
+    }
+
     /// Makes a connection from [`Fenced::state`].
     ///
     /// Refuses a state that is too long, too short or impossible. Allocates only lengths that the suite determines.

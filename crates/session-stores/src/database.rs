@@ -14,6 +14,7 @@
 mod error;
 mod file;
 mod tables;
+mod usage;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,7 @@ use watari_values::SessionKey;
 
 pub use error::DatabaseError;
 use tables::{FORMAT, Format, Tables, View};
+pub use usage::Usage;
 
 use crate::Entry;
 
@@ -35,15 +37,6 @@ pub struct Database {
     path: PathBuf,
     bytes_max: u64,
     file: redb::Database,
-}
-
-/// The contents of a database.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// The number of entries, expired or not.
-    pub entries: u64,
-    /// The bytes of their values, with [`Database::OVERHEAD`] for each.
-    pub bytes: u64,
 }
 
 /// The maximum number of entries that one call of [`Database::expire`] removes.
@@ -68,7 +61,7 @@ pub(crate) struct Changed {
 impl Database {
     /// The bytes of an entry in the file besides its value: its key and its time in two tables, and half of the free
     /// space in these.
-    pub const OVERHEAD: u64 = 192;
+    pub const OVERHEAD: u64 = usage::OVERHEAD;
 
     /// Opens the database in the file at `path`, or creates one that only this user may read. Checks every byte first,
     /// which takes as long as reading the file. The database stores at most `bytes_max` bytes, counted as in [`Usage`].

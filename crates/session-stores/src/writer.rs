@@ -19,7 +19,7 @@ use watari_values::SessionKey;
 
 use counters::Counters;
 pub use counters::WriterCounters;
-use thread::{Order, Thread};
+use thread::{Clock, Order, Thread};
 
 use crate::{Database, Entry};
 
@@ -37,9 +37,6 @@ pub struct Writer {
     counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
 }
-
-/// Returns the time, in seconds of Unix time.
-type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The maximum number of orders that wait to be written.
 const QUEUE: usize = 8192;

@@ -14,6 +14,7 @@
 mod address;
 mod case;
 mod content;
+mod fault;
 mod origin;
 mod pace;
 pub mod raw;
@@ -25,8 +26,9 @@ mod spoil;
 mod table;
 
 pub use address::LoopbackAddresses;
-pub use case::{Case, Fault, Moment, Stage, Verdict};
+pub use case::{Case, Stage, Verdict};
 pub use content::Content;
+pub use fault::{Fault, Moment};
 pub use origin::{Manners, Origin};
 pub use pace::Pace;
 pub use request::Asked;

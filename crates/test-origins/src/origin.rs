@@ -1,23 +1,25 @@
 //! An origin on a thread of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::address::random_loopback_ip;
-use crate::case::{Fault, Moment};
+use crate::fault::{Fault, Moment};
 use crate::pace::Pace;
-use crate::reply::Reply;
 use crate::request::Asked;
 use crate::resource::Resource;
 
 mod connection;
 mod delivered;
+mod shared;
+
+use shared::OriginShared;
 
 /// An HTTP/1.1 origin. Dropping it ends it and its connections.
 ///
@@ -65,7 +67,7 @@ impl Origin {
         socket.bind((ip, 0).into()).expect("a loopback address with a free port of the system can be bound");
         let address = socket.local_addr().expect("a bound socket has an address");
         let listens = manners.faults.iter().all(|(_, fault)| *fault != Fault::Refuses);
-        let shared = Arc::new(OriginShared::new(resource, manners));
+        let shared = Arc::new(OriginShared::new(resource, manners.faults, manners.pace));
         let (stop, stopped) = oneshot::channel();
         let entry = {
             let _context = runtime.enter();
@@ -126,64 +128,6 @@ impl Drop for Origin {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-/// State of an origin that its connections and its handle share.
-#[derive(Debug)]
-struct OriginShared {
-    book: Mutex<Book>,
-    pace: Option<Pace>,
-    connections: AtomicUsize,
-    transfers: AtomicUsize,
-    sent: AtomicU64,
-    death: Notify,
-}
-
-#[derive(Debug)]
-struct Book {
-    resource: Resource,
-    faults: Vec<(Moment, Fault)>,
-    requests: Vec<Asked>,
-}
-
-impl OriginShared {
-    fn new(resource: Resource, manners: Manners) -> Self {
-        Self {
-            book: Mutex::new(Book { resource, faults: manners.faults, requests: Vec::new() }),
-            pace: manners.pace,
-            connections: AtomicUsize::new(0),
-            transfers: AtomicUsize::new(0),
-            sent: AtomicU64::new(0),
-            death: Notify::new(),
-        }
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(&self, asked: Asked) -> Reply {
-        let mut book = self.book();
-        let mut reply = book.resource.answer(&asked);
-        for (_, fault) in book.faults.iter().filter(|(moment, _)| moment.is_at(&asked)) {
-            fault.spoil(&asked, &book.resource, &mut reply);
-        }
-        book.requests.push(asked);
-        reply
-    }
-}
-
-impl Moment {
-    fn is_at(self, asked: &Asked) -> bool {
-        let transfer = asked.method == "GET" && !asked.is_probe();
-        let ranged = asked.field("range").is_some();
-        match self {
-            Self::Always => true,
-            Self::Transfer => transfer,
-            Self::Whole => transfer && !ranged,
-            Self::Ranged => transfer && ranged,
         }
     }
 }

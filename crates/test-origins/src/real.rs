@@ -1,8 +1,6 @@
 //! Servers of other projects, as packaged by Debian, each with as little configuration as possible.
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
@@ -11,9 +9,11 @@ use crate::address::LoopbackAddresses;
 mod apache;
 mod caddy;
 mod docroot;
+mod error;
 mod h2o;
 mod lighttpd;
 mod nginx;
+mod plan;
 mod process;
 mod setup;
 mod squid;
@@ -21,6 +21,8 @@ mod trafficserver;
 mod varnish;
 
 pub use docroot::Docroot;
+pub use error::StartError;
+use plan::{Place, Plan};
 use process::Process;
 pub use setup::Setup;
 
@@ -50,30 +52,6 @@ pub enum Server {
     Squid,
     /// Apache Traffic Server, a cache before an nginx.
     TrafficServer,
-}
-
-/// Why a server does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The program is not installed.
-    #[error("{program} is missing: `scripts/deps test` installs it")]
-    Missing {
-        /// The program, which is not in `PATH` and `/usr/sbin`.
-        program: &'static str,
-    },
-    /// The system refused something.
-    #[error("{program}: {error}")]
-    Io {
-        program: &'static str,
-        #[source]
-        error: io::Error,
-    },
-    /// The server ended, most likely because of an error in our configuration.
-    #[error("{program} ended at once:\n{output}")]
-    Ended { program: &'static str, output: String },
-    /// The server does not answer.
-    #[error("{program} does not answer:\n{output}")]
-    Silent { program: &'static str, output: String },
 }
 
 impl Server {
@@ -163,51 +141,5 @@ impl Running {
     /// as nginx here.
     pub fn stop(&self) {
         self.process.signal(Signal::STOP);
-    }
-}
-
-/// The address and the directory of a server.
-struct Place<'a> {
-    address: SocketAddr,
-    /// Its own directory.
-    dir: &'a Path,
-    root: &'a Path,
-    /// The origin of a cache.
-    behind: SocketAddr,
-    more: &'a str,
-}
-
-impl Place<'_> {
-    /// A path in its own directory.
-    fn file(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-}
-
-/// How to run a server in the foreground.
-struct Plan {
-    arguments: Vec<String>,
-    variables: Vec<(&'static str, String)>,
-    /// Names of files in its directory, and their contents.
-    files: Vec<(&'static str, String)>,
-    /// Directories in its directory.
-    directories: Vec<&'static str>,
-    /// The signal that ends it at once, within its transfers.
-    end: Signal,
-}
-
-impl Plan {
-    fn new<const N: usize>(arguments: [&str; N], name: &'static str, configuration: String) -> Self {
-        Self {
-            arguments: arguments.map(str::to_owned).to_vec(),
-            variables: Vec::new(),
-            files: vec![(name, configuration)],
-            directories: Vec::new(),
-            end: Signal::KILL,
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::case::Fault;
+use crate::fault::Fault;
 use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;
 use crate::resource::Resource;

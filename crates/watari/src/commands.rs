@@ -6,7 +6,6 @@ pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod man;
 pub(crate) mod pki;
+mod print;
 pub(crate) mod run;
 pub(crate) mod watch;
-
-use crate::output::{print, print_json};

@@ -1,15 +1,16 @@
 //! A running node: its listeners, mesh, roles, administration and metrics.
 
 mod drain;
+mod error;
 pub(crate) mod expiry;
 mod files;
 mod listeners;
 mod readiness;
 mod reload;
+mod roles;
 mod view;
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,47 +21,24 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
-use watari_mesh::{Event, Mesh, StartError};
+use watari_mesh::{Event, Mesh};
 use watari_values::{NodeName, Role};
 
-use crate::admin::BindError;
 use crate::config::{self, Config, Loaded, SiteMetrics};
 use crate::logging::Level;
 use crate::metrics_server;
 use crate::process::{self, EndSignal, EndSignals, RequestSignal};
 use crate::redirect::Redirects;
+pub(crate) use error::NodeError;
+use error::starting;
 use expiry::Expiry;
-use files::TooFewFiles;
 use listeners::Listeners;
 use reload::Reloader;
+use roles::Roles;
 use view::View;
 
 /// The time that links get to send their queued messages when the node ends.
 const STOP_MAX: Duration = Duration::from_secs(2);
-
-/// A node cannot start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NodeError {
-    #[error("cannot listen on {address} for {what}: {cause}")]
-    Listen { what: &'static str, address: SocketAddr, cause: io::Error },
-    #[error(transparent)]
-    Admin(#[from] BindError),
-    #[error("cannot start the mesh: {0}")]
-    Mesh(#[from] StartError),
-    #[error(transparent)]
-    Files(#[from] TooFewFiles),
-    #[error("cannot start {what}: {cause}")]
-    Start { what: &'static str, cause: io::Error },
-    #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]
-    ThreadLost,
-}
-
-/// The roles that run in this node.
-#[derive(Clone)]
-struct Roles {
-    dispatcher: Option<Dispatcher>,
-    agent: Option<Agent>,
-}
 
 /// The parts of the process that a node gets from its caller.
 pub(crate) struct Outside {
@@ -265,10 +243,6 @@ async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
         signal.next().await;
         reloader.reopen_logs().await;
     }
-}
-
-fn starting(what: &'static str) -> impl Fn(io::Error) -> NodeError {
-    move |cause| NodeError::Start { what, cause }
 }
 
 /// Passes every event of the mesh to every role.

@@ -20,6 +20,7 @@
 mod alerts;
 mod command;
 mod config;
+mod delivery;
 mod file;
 mod http;
 mod journal;
@@ -28,6 +29,7 @@ mod metrics;
 mod notice;
 mod notifier;
 mod outlet;
+mod shared;
 mod syslog;
 
 pub use self::http::ClientError;
@@ -36,4 +38,5 @@ pub use config::{AlertingConfigError, Facility, HttpTarget, RECEIVERS_MAX, Recei
 pub use file::{Config, ConfigError};
 pub use metrics::NotifierMetrics;
 pub use notice::{Episode, Key, Notice, Over, Trouble};
-pub use notifier::{Notifier, NotifierCounts, StartError};
+pub use notifier::{Notifier, StartError};
+pub use shared::NotifierCounts;

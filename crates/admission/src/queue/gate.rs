@@ -3,10 +3,19 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::{Limits, Load};
+use super::settings::Limits;
 
 /// The longest `Retry-After` that a client gets.
 const TURN_IN_MAX: Duration = Duration::from_mins(5);
+
+/// The number of requests, by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    /// Requests at the origin.
+    pub in_progress: usize,
+    /// Requests that wait for a slot.
+    pub waiting: usize,
+}
 
 #[derive(Debug)]
 pub(super) struct Gate {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::AdmissionId;
+use super::id::AdmissionId;
 
 /// Clients take turns. Each client has a number, the same under all rules, and the smallest number goes first. A client
 /// that has had its turn gets the next unused number.

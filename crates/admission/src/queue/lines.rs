@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::QueueSettings;
 use super::line::{Line, Next};
+use super::settings::QueueSettings;
 
 /// One line for each priority.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Cause, OutlierLimits, Verdict};
+use super::limits::OutlierLimits;
+use super::verdict::{Cause, Verdict};
 use crate::window::{Counts, Window};
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

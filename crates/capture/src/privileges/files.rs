@@ -9,7 +9,8 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-use super::{Keep, PrivilegesError, path_error};
+use super::error::{PrivilegesError, path_error};
+use super::keep::Keep;
 
 /// The restrictions of Linux 6.12, as far as the kernel has them.
 const NEWEST: ABI = ABI::V6;

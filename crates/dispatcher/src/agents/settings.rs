@@ -9,9 +9,7 @@ use watari_balance::{Candidate, Change, Health, HealthThresholds};
 use watari_values::NodeName;
 use watari_wire::leg::LegSigner;
 
-use super::Key;
-use crate::Config;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Config};
 use crate::passthrough::Passthrough;
 
 /// How long the dispatcher keeps an agent after it left the configuration. It is longer than any move to the agent may
@@ -40,6 +38,13 @@ struct Condition {
     health: Health,
     /// The start of `slow_start`: when the agent last became available.
     appeared: Instant,
+}
+
+/// The leg key that an agent sent. All prefaces under one key use one signer, because it counts them.
+#[derive(Clone)]
+pub(super) struct Key {
+    pub(super) signer: Arc<LegSigner>,
+    pub(super) handshakes: bool,
 }
 
 /// The leg key of an agent.

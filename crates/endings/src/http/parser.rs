@@ -2,7 +2,7 @@
 
 use watari_packets::Segment;
 
-use crate::http::{Method, begins_request};
+use crate::http::method::{Method, begins_request};
 use crate::sequence::{FAR, is_before, is_upto};
 
 /// The octets of a line that are kept: more than the relevant fields need.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::judge::{Evidence, Reason, ServerState};
+use crate::judge::verdict::{Evidence, Reason, ServerState};
 use crate::window::Tally;
 
 /// Limits between the states of servers. Shares are 0 to 1.

@@ -1,7 +1,13 @@
 //! Parses the records of one direction, as far as their headers were captured.
 
 use crate::sequence::{is_before, is_upto};
-use crate::tls::{APPLICATION_DATA, CHANGE_CIPHER_SPEC, TlsVersion};
+use crate::tls::version::TlsVersion;
+
+/// Content types of records (RFC 8446, section 5.1).
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// The longest record without its header, in octets (RFC 5246, section 6.2.3).
 const RECORD_LEN_MAX: u16 = (1 << 14) + 2048;
@@ -138,7 +144,6 @@ fn take<'a>(data: &mut &'a [u8], len: usize) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::{ALERT, HANDSHAKE};
 
     #[test]
     fn what_manages_a_connection_is_no_request_and_a_repeated_request_is_one() {

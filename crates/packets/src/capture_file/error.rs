@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::FRAME_LEN_MAX;
+use super::held::FRAME_LEN_MAX;
 use crate::UnknownLinkType;
 
 /// A capture file cannot be read, or not further. Offsets are in bytes of the unpacked file.

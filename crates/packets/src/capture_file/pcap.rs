@@ -3,9 +3,9 @@
 use std::io::Read;
 
 use super::error::{Part, ReadError};
+use super::held::{FRAME_LEN_MAX, Held};
 use super::input::Input;
 use super::order::Order;
-use super::{FRAME_LEN_MAX, Held};
 use crate::{LinkType, Timestamp};
 
 /// The format by its magic number (section 4).

@@ -6,9 +6,9 @@ mod clock;
 use std::io::Read;
 
 use super::error::{Part, ReadError};
+use super::held::{FRAME_LEN_MAX, Held};
 use super::input::Input;
 use super::order::Order;
-use super::{FRAME_LEN_MAX, Held};
 use crate::{LinkType, Timestamp};
 use block::Block;
 use clock::Clock;

@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 
 use super::order::Order;
 use super::*;
+use crate::LinkType;
 
 /// A frame that owns its octets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::FRAME_LEN_MAX;
+use super::held::FRAME_LEN_MAX;
 use super::pcap::{MAGIC_NANOSECONDS, VERSION_MAJOR, VERSION_MINOR};
 use crate::{Frame, LinkType};
 

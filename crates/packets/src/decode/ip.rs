@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Other;
-use super::link::Packet;
+use super::decoded::Other;
 use super::octets::Octets;
+use super::packet::{Packet, Version};
 use crate::checksum;
 
 /// Protocol numbers (<https://www.iana.org/assignments/protocol-numbers>).
@@ -13,12 +13,6 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const IPV6: u8 = 41;
 pub(super) const GRE: u8 = 47;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    V4,
-    V6,
-}
 
 /// An IP packet behind its headers.
 #[derive(Debug, Clone, Copy)]

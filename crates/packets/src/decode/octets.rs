@@ -1,6 +1,6 @@
 //! Octets on the wire, of which a capture has the first ones.
 
-use super::Other;
+use super::decoded::Other;
 use crate::Frame;
 
 /// Octets on the wire, of which the first ones were captured.

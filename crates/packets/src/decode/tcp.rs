@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::decoded::{Decoded, Other};
 use super::ip::Datagram;
-use super::{Decoded, Other};
 use crate::checksum;
 use crate::{Flags, Segment, Timestamp};
 

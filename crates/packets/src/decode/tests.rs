@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::build::{Builder, Gre};
 use crate::checksum;
-use crate::{Flags, LinkType, Timestamp, UnknownLinkType};
+use crate::{Flags, LinkType, Segment, Timestamp, UnknownLinkType};
 
 const TIME: Timestamp = Timestamp(1_800_000_000_123_456_789);
 

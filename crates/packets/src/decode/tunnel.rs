@@ -1,9 +1,10 @@
 //! Tunnels: IP packets that carry IP packets, or frames.
 
-use super::Other;
-use super::ip::{self, Datagram, Version};
-use super::link::{self, Packet};
+use super::decoded::Other;
+use super::ether::{self, ethernet};
+use super::ip::{self, Datagram};
 use super::octets::Octets;
+use super::packet::{Packet, Version};
 
 /// The packet that `datagram` carries. A first fragment has the beginning of it, too.
 pub(super) fn packet<'a>(datagram: &Datagram<'a>, vxlan_ports: &[u16]) -> Result<Packet<'a>, Other> {
@@ -31,7 +32,7 @@ fn gre(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     let rest = rest.skip(optional.count_ones() as usize * 4)?;
     match u16::from_be_bytes([*high, *low]) {
         // Type I has no header of its own, and its GRE no sequence number.
-        ERSPAN_II => link::ethernet(rest.skip(if is_numbered { 8 } else { 0 })?),
+        ERSPAN_II => ethernet(rest.skip(if is_numbered { 8 } else { 0 })?),
         ERSPAN_III => erspan_iii(rest),
         ether_type => carried(ether_type, rest),
     }
@@ -39,7 +40,7 @@ fn gre(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
 
 /// The payload of a tunnel that has an `EtherType`.
 fn carried(ether_type: u16, rest: Octets<'_>) -> Result<Packet<'_>, Other> {
-    if ether_type == TRANSPARENT_ETHERNET { link::ethernet(rest) } else { link::ether_type(ether_type, rest) }
+    if ether_type == TRANSPARENT_ETHERNET { ethernet(rest) } else { ether::ether_type(ether_type, rest) }
 }
 
 /// draft-foschiano-erspan-03, section 4.3: frames that a switch mirrors to a remote port. Only Ethernet is read.
@@ -48,7 +49,7 @@ fn erspan_iii(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     if kind & ERSPAN_FRAME_TYPE != 0 {
         return Err(Other::NotIp);
     }
-    link::ethernet(rest.skip(if flags & ERSPAN_SUBHEADER == 0 { 0 } else { 8 })?)
+    ethernet(rest.skip(if flags & ERSPAN_SUBHEADER == 0 { 0 } else { 8 })?)
 }
 
 /// The destination port selects the tunnel. The UDP length is not needed: the inner packet has its own.
@@ -64,7 +65,7 @@ fn over_udp<'a>(payload: Octets<'a>, vxlan_ports: &[u16]) -> Result<Packet<'a>, 
 /// RFC 7348, section 5.
 fn vxlan(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([flags, ..], frame) = payload.split::<8>()?;
-    if flags & VXLAN_IDENTIFIED == 0 { Err(Other::NotTcp) } else { link::ethernet(frame) }
+    if flags & VXLAN_IDENTIFIED == 0 { Err(Other::NotTcp) } else { ethernet(frame) }
 }
 
 /// RFC 8926, section 3.4.

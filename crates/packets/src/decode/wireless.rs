@@ -1,8 +1,9 @@
 //! IEEE 802.11: data frames that are not encrypted.
 
-use super::Other;
-use super::link::{self, Packet};
+use super::decoded::Other;
+use super::ether::snap;
 use super::octets::Octets;
+use super::packet::Packet;
 
 /// An AVS header with its cookie, or a Prism header with a message code; then its length. AVS has network byte order,
 /// Prism that of the capturing host. The length is a small number, so the order with the smaller value is right.
@@ -64,7 +65,7 @@ pub(super) fn frame(frame: Octets<'_>, is_padded: bool) -> Result<Packet<'_>, Ot
         }
         len += 2 + if flags & ORDER == 0 { 0 } else { 4 };
     }
-    link::snap(frame.skip(if is_padded { len.next_multiple_of(4) } else { len })?)
+    snap(frame.skip(if is_padded { len.next_multiple_of(4) } else { len })?)
 }
 
 /// Bits of the first word of radiotap, and of its flags.

@@ -5,7 +5,7 @@ use redb::{
 };
 use watari_values::SessionKey;
 
-use super::{Database, Usage};
+use super::usage::{OVERHEAD, Usage};
 use crate::{Entry, VALUE_MAX};
 
 /// The format number of the tables. A change of the format must increase it.
@@ -193,7 +193,7 @@ fn stored((expires, value): (u64, &[u8])) -> (u64, u64) {
 }
 
 fn bytes_of(value: &[u8]) -> u64 {
-    value.len() as u64 + Database::OVERHEAD
+    value.len() as u64 + OVERHEAD
 }
 
 fn number(numbers: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<Option<u64>, Error> {

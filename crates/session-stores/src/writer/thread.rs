@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use watari_values::SessionKey;
 
-use super::Clock;
 use super::counters::Counters;
 use crate::database::Change;
 use crate::{Database, DatabaseError, Entry};
+
+/// Returns the time, in seconds of Unix time.
+pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A task of the writer.
 pub(super) enum Order {

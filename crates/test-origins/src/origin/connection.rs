@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::OriginShared;
 use super::delivered::delivered;
+use super::shared::OriginShared;
 use crate::pace::Throttle;
 use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;

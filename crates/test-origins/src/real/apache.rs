@@ -1,6 +1,6 @@
 //! Apache HTTP Server, as one process.
 
-use super::{Place, Plan};
+use super::plan::{Place, Plan};
 
 pub(super) fn plan(place: &Place<'_>) -> Plan {
     let (dir, root) = (place.dir.display(), place.root.display());

@@ -1,7 +1,7 @@
 //! Caddy, which stores its state in its user's home directory. It serves all hosts, because a proxy sends its client's
 //! `Host`.
 
-use super::{Place, Plan};
+use super::plan::{Place, Plan};
 
 pub(super) fn plan(place: &Place<'_>) -> Plan {
     let configuration = format!(

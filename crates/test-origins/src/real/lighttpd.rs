@@ -1,6 +1,6 @@
 //! lighttpd.
 
-use super::{Place, Plan};
+use super::plan::{Place, Plan};
 
 pub(super) fn plan(place: &Place<'_>) -> Plan {
     let configuration = format!(

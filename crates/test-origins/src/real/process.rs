@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-use super::{Plan, StartError};
+use super::error::StartError;
+use super::plan::Plan;
 use crate::raw;
 
 /// Longer than any server takes to start or to end on the slowest machine.

@@ -1,6 +1,6 @@
 //! Apache Traffic Server, with a file for its cache.
 
-use super::{Place, Plan};
+use super::plan::{Place, Plan};
 
 pub(super) fn plan(place: &Place<'_>) -> Plan {
     let layout = place.file("runroot.yaml");

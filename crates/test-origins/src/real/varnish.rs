@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::{Place, Plan};
+use super::plan::{Place, Plan};
 
 pub(super) fn plan(place: &Place<'_>) -> Plan {
     let configuration = format!(

@@ -3,8 +3,8 @@
 use clap::Args;
 use clap_complete::Shell;
 
+use super::print::print;
 use crate::failure::Failure;
-use crate::output::print;
 
 /// Print a completion script for a shell
 #[derive(Args)]

@@ -1,22 +1,25 @@
 //! `watari ctl`: questions and orders to a running node.
 
+mod cells;
 mod drain;
 mod moving;
+mod origin_tables;
 mod origins;
+mod remote;
 mod show;
+mod unfulfilled;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use watari_values::setting::Span;
 use watari_values::{ConnectionId, NodeName};
 
-use super::{print, print_json};
-use crate::admin::{Answer, AskError, Connection, Topic, ask};
+use crate::admin::Topic;
 use crate::config::DEFAULT_ADMIN;
 use crate::failure::Failure;
+use remote::{Done, Remote};
+pub(crate) use unfulfilled::Unfulfilled;
 
 /// Query and control a running node
 #[derive(Args)]
@@ -166,44 +169,6 @@ Examples:
   watari ctl --admin d1.sock drain a1 --grace 10m && ssh a1 reboot
   watari ctl --admin d1.sock --json drain a1 | jq '.remaining[] | {id, stays}'";
 
-/// The result of an order.
-struct Done {
-    /// For `--json`: the name of the order and its arguments.
-    report: serde_json::Map<String, Value>,
-    sentence: String,
-}
-
-impl Done {
-    fn of<const N: usize>(order: &str, about: [(&str, String); N]) -> Self {
-        let about = about.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-        let report = [("done".to_owned(), order.into())].into_iter().chain(about).collect();
-        Self { report, sentence: String::new() }
-    }
-
-    /// Sets the sentence that is printed without `--json`.
-    fn saying(self, sentence: String) -> Self {
-        Self { sentence, ..self }
-    }
-}
-
-/// The interval of checks whether an order has had its effect.
-const POLL: Duration = Duration::from_millis(50);
-
-/// An order was given, and has not had its effect.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfulfilled {
-    #[error("the connection {0} has ended, or belongs to another dispatcher")]
-    Gone(ConnectionId),
-    #[error("the connection {connection} is still on {node} after {seconds} s{}", in_brackets(.stays.as_deref()))]
-    Stayed { connection: ConnectionId, node: String, seconds: u64, stays: Option<String> },
-    #[error("{remaining} of the connections on {node} remain after {seconds} s; it stays drained, and they continue")]
-    Remaining { node: NodeName, remaining: usize, seconds: f64 },
-}
-
-fn in_brackets(stays: Option<&str>) -> String {
-    stays.map(|reason| format!(" ({reason})")).unwrap_or_default()
-}
-
 impl Ctl {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
@@ -244,46 +209,5 @@ impl Ctl {
                 node.order(Topic::Undrain { node: agent }, done).await
             }
         }
-    }
-}
-
-/// The node to send questions to, and the format of the output.
-struct Remote<'a> {
-    socket: &'a Path,
-    json: bool,
-}
-
-impl Remote<'_> {
-    async fn show(&self, topic: Topic) -> Result<(), Failure> {
-        show::answer(&ask(self.socket, topic).await?, self.json)
-    }
-
-    /// Sends an order, and prints its result.
-    async fn order(&self, order: Topic, done: Done) -> Result<(), Failure> {
-        self.give(order).await?;
-        if self.json { print_json(&done.report) } else { print(format_args!("{}\n", done.sentence)) }
-    }
-
-    /// Sends an order. The caller shows its effect.
-    async fn give(&self, order: Topic) -> Result<(), Failure> {
-        ask(self.socket, order).await?;
-        Ok(())
-    }
-
-    async fn connections(&self) -> Result<Vec<Connection>, Failure> {
-        match ask(self.socket, Topic::Connections).await? {
-            Answer::Connections(connections) => Ok(connections),
-            _ => Err(AskError::Garbled(self.socket.to_owned()).into()),
-        }
-    }
-
-    /// The number of connections of this dispatcher that `agent` serves.
-    async fn connections_on(&self, agent: &NodeName) -> Result<usize, Failure> {
-        let garbled = || AskError::Garbled(self.socket.to_owned());
-        let Answer::Nodes(nodes) = ask(self.socket, Topic::Nodes).await? else {
-            return Err(garbled().into());
-        };
-        let node = nodes.into_iter().find(|node| node.name == agent.as_str());
-        Ok(node.and_then(|node| node.connections).ok_or_else(garbled)?)
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use watari_pki::{Authority, Description, Subject, describe};
 use watari_values::{NodeName, Role};
 
-use super::{print, print_json};
+use super::print::{print, print_json};
 use crate::failure::Failure;
 use crate::table::Table;
 

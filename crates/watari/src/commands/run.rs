@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio::runtime::Builder;
 
-use super::{print, print_json};
+use super::print::{print, print_json};
 use crate::config::{Config, Loaded, SiteMetrics};
 use crate::failure::Failure;
 use crate::node::Outside;

@@ -14,7 +14,7 @@ use rustls::{
 };
 use watari_client_tls::{ClientTls, Verifier, roots_of};
 
-use super::DemoError;
+use super::error::DemoError;
 
 /// The handshakes that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::error::{DemoError, doing};
 use super::layout::{AGENTS, DISPATCHER, Layout, ORIGINS};
 use super::process::Process;
-use super::{DemoError, doing};
 use crate::admin::{Answer, Topic, ask};
 
 /// The time that the nodes get to link to each other.

@@ -11,8 +11,8 @@ use watari_pki::Authority;
 use watari_values::{NodeName, Role};
 
 use super::content::{self, SiteFile};
-use super::site::Site;
-use super::{DemoError, HOST, doing};
+use super::error::{DemoError, doing};
+use super::site::{HOST, Site};
 
 /// The cluster's nodes: the dispatcher, then the agents.
 pub(super) const DISPATCHER: &str = "d1";

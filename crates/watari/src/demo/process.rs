@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::{DemoError, doing};
+use super::error::{DemoError, doing};
 
 /// The time that a process gets to end after SIGINT.
 const END_MAX: Duration = Duration::from_secs(5);

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client_tls::{Aead, Class, Key, config};
 use super::cluster::Cluster;
 use super::content::SiteFile;
+use super::error::{DemoError, doing};
 use super::layout::{DISPATCHER, Layout};
 use super::random::Random;
 use super::report::{Counters, Report};
 use super::visitor::{Errand, Plan, Visit, VisitError, visit};
-use super::{DemoError, doing};
 use crate::admin::{Answer, Topic, ask};
 
 const VISITS: usize = 400;

@@ -10,7 +10,10 @@ use rcgen::{
     PKCS_RSA_SHA256, RsaKeySize,
 };
 
-use super::{DemoError, HOST, doing};
+use super::error::{DemoError, doing};
+
+/// The name in the demo's certificates. `.test` is reserved (RFC 6761).
+pub(super) const HOST: &str = "demo.watari.test";
 
 /// The authority and the certificates that it issued, in DER. The files are in PEM.
 pub(super) struct Site {

@@ -20,10 +20,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::HOST;
 use super::client_tls::{Aead, Class};
 use super::content::SiteFile;
 use super::origin::hex;
+use super::site::HOST;
 use crate::admin::{Answer, AskError, Connection, Topic, ask};
 
 /// The client, its source address, and its requests.

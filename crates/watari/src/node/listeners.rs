@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::NodeError;
+use super::error::NodeError;
 use crate::admin::Server;
 use crate::config::{Config, Dispatcher};
 

@@ -10,8 +10,10 @@ use watari_dispatcher::Dispatcher;
 use watari_mesh::{Join, Mesh};
 use watari_values::NodeName;
 
+use super::error::NodeError;
 use super::expiry::Expiry;
-use super::{NodeError, Roles, files, listeners};
+use super::roles::Roles;
+use super::{files, listeners};
 use crate::admin::Reloaded;
 use crate::config::{self, Change, Config, ConfigError, LoadedAgent, SiteMetrics};
 use crate::logging::Level;

@@ -14,8 +14,8 @@ use watari_proxy::Proxy;
 use watari_record::{CipherSuite, Version};
 use watari_values::{ConnectionStatus, Role, TlsInfo};
 
-use super::Roles;
 use super::reload::Reloader;
+use super::roles::Roles;
 use crate::admin::{Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic};
 
 /// Answers an administrator's questions, and follows the orders.

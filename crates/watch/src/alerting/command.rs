@@ -15,9 +15,9 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::delivery::{DeliveryError, excerpt};
 use super::messages;
 use super::notice::{Notice, rfc3339};
-use super::outlet::{DeliveryError, excerpt};
 
 /// Returns the program's output if it ended successfully.
 pub(super) async fn run(

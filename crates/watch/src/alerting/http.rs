@@ -23,7 +23,7 @@ use watari_client_tls::{ClientTls, Verifier, roots_of, system_roots};
 use zeroize::Zeroizing;
 
 use super::config::HttpTarget;
-use super::outlet::{DeliveryError, excerpt};
+use super::delivery::{DeliveryError, excerpt};
 
 /// An HTTP client for one server.
 pub(super) struct Client {

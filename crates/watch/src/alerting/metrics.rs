@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::alerts::Counts;
-use super::notifier::NotifierShared;
+use super::shared::NotifierShared;
 
 /// The metrics of a [`Notifier`](super::Notifier).
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,13 +15,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use watari_endings::Change;
 use watari_packets::Timestamp;
 
-use super::alerts::{Alerts, Counts, Delivery, Policy};
+use super::alerts::{Alerts, Delivery, Policy};
 use super::config::Receiver;
+use super::delivery::DeliveryError;
 use super::http::ClientError;
 use super::journal::{self, Journal};
 use super::metrics::NotifierMetrics;
-use super::outlet::{DeliveryError, Outlet};
-use crate::clock;
+use super::outlet::Outlet;
+use super::shared::{Clock, NotifierCounts, NotifierShared};
 
 /// Notifies receivers of changes. Dropping it ends it at once, as if the process had been killed. [`Notifier::stop`] ends
 /// it cleanly.
@@ -44,19 +45,6 @@ pub enum StartError {
     /// The journal cannot be read, or a new one cannot be written.
     #[error("the journal {}: {source}", .path.display())]
     Journal { path: PathBuf, source: io::Error },
-}
-
-/// Counts for metrics.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotifierCounts {
-    /// The counts of each receiver, with its name.
-    pub receivers: Vec<(String, Counts)>,
-    /// Alerts that are active.
-    pub firing: usize,
-    /// Alerts that were dropped because there were too many.
-    pub given_up: u64,
-    /// Failed writes of the journal.
-    pub journal_failures: u64,
 }
 
 /// How long [`Notifier::stop`] waits for attempts in progress.
@@ -134,53 +122,6 @@ fn restored(journal: &Journal, policies: &[Policy], now: Timestamp) -> Result<Al
     });
     journal.write(&journal::encode(&alerts)).map_err(named)?;
     Ok(alerts)
-}
-
-#[derive(Debug)]
-pub(super) struct NotifierShared {
-    alerts: Mutex<Alerts>,
-    clock: Clock,
-    /// The task has something to do.
-    wake: Notify,
-    stop: Notify,
-    journal_failures: Mutex<u64>,
-}
-
-impl NotifierShared {
-    pub(super) fn counts(&self) -> NotifierCounts {
-        let alerts = self.lock();
-        NotifierCounts {
-            receivers: alerts.counts().map(|(policy, counts)| (policy.name.clone(), counts)).collect(),
-            firing: alerts.firing(),
-            given_up: alerts.given_up(),
-            journal_failures: *self.journal_failures.lock().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Alerts> {
-        self.alerts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The time of day at the start, plus the elapsed time. It does not go back when the system's clock is set.
-#[derive(Debug)]
-struct Clock {
-    began: Timestamp,
-    at: Instant,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { began: clock::now(), at: Instant::now() }
-    }
-
-    fn now(&self) -> Timestamp {
-        self.began + self.at.elapsed()
-    }
-
-    fn instant(&self, at: Timestamp) -> Instant {
-        self.at + at.since(self.began)
-    }
 }
 
 /// The state of the task.

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use watari_packets::Timestamp;
 
 use super::config::{Facility, SyslogAddress};
+use super::delivery::DeliveryError;
 use super::notice::{Notice, Trouble, rfc3339};
-use super::outlet::DeliveryError;
 
 /// The message format of RFC 5424, section 6.
 pub(super) fn message(notice: &Notice, facility: Facility, now: Timestamp) -> Vec<u8> {

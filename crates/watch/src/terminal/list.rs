@@ -9,8 +9,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
 
+use super::format::{milliseconds, percent, rate, shown, since, style};
 use super::text::{broken, printable, shortened, width_of};
-use super::{milliseconds, percent, rate, shown, since, style};
 use crate::board::Entry;
 
 /// A column of the list.

@@ -3,6 +3,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use watari_endings::Profile;
+use watari_packets::Timestamp;
 
 use super::*;
 use crate::report::Report;

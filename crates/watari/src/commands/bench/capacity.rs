@@ -22,7 +22,7 @@ use watari_bench_report::summary::Run;
 use self::prediction::Predict;
 use self::search::SearchOptions;
 use super::options::{FleetOptions, Protocol, Target, TimeoutOptions, Tls};
-use crate::commands::{print, print_json};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 use crate::output::write;
 

@@ -6,7 +6,7 @@ use clap::Args;
 use watari_bench_analysis::compare::Options;
 use watari_bench_analysis::compare::files::compare_files;
 
-use crate::commands::{print, print_json};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 
 /// Compare the results of two sides, and report which differences are significant

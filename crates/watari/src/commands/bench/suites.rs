@@ -11,7 +11,7 @@ use watari_bench_suites::row::Row;
 use watari_bench_suites::work::Work;
 use watari_values::size::Size;
 
-use crate::commands::{print, print_json};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 use crate::output::print_line;
 

@@ -11,7 +11,7 @@ use watari_bench_fleet::worker::{Listening, serve_parent};
 use watari_pki::Identity;
 use watari_values::NodeName;
 
-use crate::commands::print;
+use crate::commands::print::print;
 use crate::config::{Log, LogFormat};
 use crate::failure::Failure;
 use crate::process::EndSignals;

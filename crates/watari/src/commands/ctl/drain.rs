@@ -7,9 +7,11 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use watari_values::NodeName;
 
+use super::remote::{POLL, Remote};
 use super::show::connection_table;
-use super::{POLL, Remote, Unfulfilled, print, print_json};
+use super::unfulfilled::Unfulfilled;
 use crate::admin::{Connection, Topic};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 
 /// The last output of `--json`.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use watari_values::{ConnectionId, NodeName};
 
-use super::{POLL, Remote, Unfulfilled, print, print_json};
+use super::remote::{POLL, Remote};
+use super::unfulfilled::Unfulfilled;
 use crate::admin::{Connection, Topic};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 
 /// Longer than a move takes, including retries. A connection that stays longer waits for the end of a request.

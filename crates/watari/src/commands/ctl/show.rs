@@ -1,7 +1,9 @@
 //! The output of answers.
 
-use super::{origins, print, print_json};
+use super::cells::{or_dash, yes_or_no};
+use super::origin_tables;
 use crate::admin::{Answer, Connection, Node, Reloaded, Sessions, Status};
+use crate::commands::print::{print, print_json};
 use crate::config::Change;
 use crate::failure::Failure;
 use crate::table::Table;
@@ -30,7 +32,7 @@ fn as_text(answer: &Answer) -> String {
         Answer::Nodes(nodes) => node_table(nodes).to_string(),
         Answer::Connections(connections) => connection_table(connections).to_string(),
         Answer::Sessions(sessions) => session_text(sessions),
-        Answer::Origins(pools) => origins::text(pools),
+        Answer::Origins(pools) => origin_tables::text(pools),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
@@ -163,12 +165,4 @@ pub(super) fn connection_table(connections: &[Connection]) -> Table {
         ]);
     }
     table
-}
-
-pub(super) fn yes_or_no(value: bool) -> &'static str {
-    if value { "yes" } else { "no" }
-}
-
-pub(super) fn or_dash(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

@@ -12,7 +12,7 @@ use watari_watch::profile::ProfileFile;
 
 use super::options::Options;
 use super::output::{self, Format, Output, What};
-use crate::commands::print;
+use crate::commands::print::print;
 use crate::failure::Failure;
 use crate::output::print_line;
 

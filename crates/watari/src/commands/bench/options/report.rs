@@ -9,7 +9,7 @@ use watari_bench_report::expect::{self, Condition};
 use watari_bench_report::summary::Summary;
 
 use super::files::Files;
-use crate::commands::{print, print_json};
+use crate::commands::print::{print, print_json};
 use crate::failure::Failure;
 use crate::output::print_line;
 use crate::process::EndSignals;

@@ -1,0 +1,90 @@
+//! What all connections and tasks of a dispatcher share.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use watari_mesh::{Mesh, SendError};
+use watari_values::NodeName;
+use watari_wire::DispatcherToAgent;
+
+use crate::agents::Agents;
+use crate::clients::Clients;
+use crate::config::{Config, Limits};
+use crate::drains::AskedBy;
+use crate::legs::{IdleLegs, Leg, Which};
+use crate::metrics::Metrics;
+use crate::table::Table;
+
+/// The state of a dispatcher.
+pub(crate) struct DispatcherShared {
+    pub(crate) agents: Agents,
+    pub(crate) idle_legs: Arc<IdleLegs>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) table: Table,
+    pub(crate) mesh: Mesh,
+    pub(crate) metrics: Metrics,
+    /// Notified after each reload.
+    pub(crate) reloaded: Notify,
+}
+
+impl DispatcherShared {
+    /// The limits for clients that connect now.
+    pub(crate) fn limits(&self) -> Limits {
+        self.agents.settings().config.limits.clone()
+    }
+
+    pub(crate) fn reload(&self, config: Config) {
+        let before = self.agents.settings();
+        self.agents.reload(config);
+        let settings = self.agents.settings();
+        for (name, agent) in before.agents() {
+            if settings.agent(name).is_none_or(|now| now.is_retired() || now.config.legs != agent.config.legs) {
+                self.idle_legs.forget(name);
+            }
+        }
+        self.reloaded.notify_one();
+    }
+
+    pub(crate) fn drain(&self, agent: &NodeName, by: AskedBy) {
+        if self.agents.drains.begin(agent, by) {
+            tracing::info!(%agent, ?by, "drain begun");
+            self.idle_legs.forget(agent);
+        }
+    }
+
+    /// Sends a message. If that fails, the peer repeats its request.
+    pub(crate) fn send(&self, to: &NodeName, message: DispatcherToAgent) {
+        note_unsent(to, self.mesh.send(to, &message.into()));
+    }
+
+    /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.
+    pub(crate) fn send_soon(&self, to: &NodeName, message: DispatcherToAgent) -> bool {
+        note_unsent(to, self.mesh.send_soon(to, &message.into()))
+    }
+
+    /// Takes or connects a leg to `agent`. The next bytes to write on it are a preface.
+    pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
+        let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
+        let (reused, stream) = match free {
+            Some(stream) => (true, stream),
+            None => (false, self.agents.connect(agent).await?),
+        };
+        Ok(Leg { stream, reused })
+    }
+
+    /// Whether a leg to `agent` may be kept after its connection.
+    pub(crate) fn keeps_legs_to(&self, agent: &NodeName) -> bool {
+        self.agents.availability(agent) == Some(true)
+            && !self.agents.drains.contains(agent)
+            && self.idle_legs.has_room(agent, self.limits().idle_legs_max)
+    }
+}
+
+fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
+    if let Err(error) = &sent {
+        tracing::debug!(peer = %to, %error, "message not sent");
+    }
+    sent.is_ok()
+}

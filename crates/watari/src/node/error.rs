@@ -1,0 +1,30 @@
+//! Why a node cannot start.
+
+use std::io;
+use std::net::SocketAddr;
+
+use watari_mesh::StartError;
+
+use super::files::TooFewFiles;
+use crate::admin::BindError;
+
+/// A node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    #[error("cannot listen on {address} for {what}: {cause}")]
+    Listen { what: &'static str, address: SocketAddr, cause: io::Error },
+    #[error(transparent)]
+    Admin(#[from] BindError),
+    #[error("cannot start the mesh: {0}")]
+    Mesh(#[from] StartError),
+    #[error(transparent)]
+    Files(#[from] TooFewFiles),
+    #[error("cannot start {what}: {cause}")]
+    Start { what: &'static str, cause: io::Error },
+    #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]
+    ThreadLost,
+}
+
+pub(super) fn starting(what: &'static str) -> impl Fn(io::Error) -> NodeError {
+    move |cause| NodeError::Start { what, cause }
+}
