@@ -13,9 +13,11 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 
+use crate::error::LinkError;
 use crate::hello::Established;
 use crate::peer::PeerEntry;
-use crate::{LinkError, MeshShared, hello, link};
+use crate::shared::MeshShared;
+use crate::{hello, introduce, link};
 
 /// The pause after a failed accept. If the process has no file descriptor left, an immediate retry fails too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
@@ -75,7 +77,11 @@ async fn identify(
     tcp: TcpStream,
     place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    let accepted = hello::accept(shared, tcp, &place).await?;
+    let (name, known, established) = hello::accept(shared, tcp, &place).await?;
+    let accepted = match known {
+        Some(peer) => Some((peer, established)),
+        None => introduce::welcome(shared, name, established).await?,
+    };
     place.identified();
     Ok(accepted)
 }

@@ -6,9 +6,11 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::backoff::{Backoff, random_u32};
+use crate::error::LinkError;
 use crate::hello::{self, Established};
+use crate::link;
 use crate::peer::PeerEntry;
-use crate::{LinkError, MeshShared, link};
+use crate::shared::MeshShared;
 
 pub(crate) async fn run(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
     let mut backoff = Backoff::new(shared.limits.backoff_min, shared.limits.backoff_max);

@@ -12,9 +12,10 @@ use watari_values::{NodeName, Role};
 use watari_wire::LinkMessage;
 use watari_wire::frame::{self, Frame};
 
+use crate::error::LinkError;
 use crate::inbox::Inbox;
 use crate::peer::PeerEntry;
-use crate::{LinkError, MeshShared, introduce};
+use crate::shared::MeshShared;
 
 /// A connection whose peer is identified and has sent its hello.
 pub(crate) struct Established {
@@ -35,20 +36,19 @@ pub(crate) async fn dial(shared: &MeshShared, peer: &PeerEntry) -> Result<Establ
     say_hello(shared, found).await
 }
 
-/// Identifies the node that has connected. `None`: it has introduced itself, and this node dials it.
+/// Identifies the node that has connected. Returns its name, and its entry if this node has one and waits for its
+/// links.
 pub(crate) async fn accept(
-    shared: &Arc<MeshShared>,
+    shared: &MeshShared,
     tcp: TcpStream,
     place: &UnidentifiedPlace,
-) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
+) -> Result<(NodeName, Option<Arc<PeerEntry>>, Established), LinkError> {
     let found = watari_link::accept(tcp, &shared.identity, place).await?;
     let known = may_come(shared, &found.node, &found.roles)?;
     let name = found.node.clone();
     let established = say_hello(shared, found).await?;
-    match known.filter(|_| !shared.dials(&name)) {
-        Some(peer) => Ok(Some((peer, established))),
-        None => introduce::welcome(shared, name, established).await,
-    }
+    let known = known.filter(|_| !shared.dials(&name));
+    Ok((name, known, established))
 }
 
 /// Whether the node `name` may continue. Returns its entry, if it has one.

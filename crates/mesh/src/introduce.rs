@@ -24,9 +24,10 @@ use watari_wire::LinkMessage;
 use watari_wire::frame::Frame;
 
 use crate::backoff::{Backoff, random_u32};
+use crate::error::LinkError;
 use crate::hello::{self, Established};
 use crate::peer::PeerEntry;
-use crate::{LinkError, MeshShared};
+use crate::shared::MeshShared;
 
 /// The time after which a peer that has this node's address has usually dialed it.
 const AFTER: Duration = Duration::from_secs(1);

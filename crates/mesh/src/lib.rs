@@ -15,6 +15,9 @@
 //!
 //! A node with several roles sends messages to itself in the same way, without a link.
 //!
+//! `shared` holds the peers and the members, and imports no task. The tasks import it: `accept`, `dial`, `hello`,
+//! `introduce`, `link`, `membership`.
+//!
 //! Delivery is at most once and in order within one link. There are no retries: after [`Event::Down`] it is unknown how
 //! many of the sent messages arrived. This crate decides nothing about connections.
 
@@ -23,6 +26,7 @@ mod backoff;
 mod config;
 mod dial;
 mod error;
+mod event;
 mod hello;
 mod inbox;
 mod introduce;
@@ -33,86 +37,36 @@ mod metrics;
 mod outbox;
 mod peer;
 mod rules;
+mod shared;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, RwLock};
 
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use watari_pki::Identity;
-use watari_values::{NodeName, Role};
-use watari_wire::{BadLength, Hello, Message};
+use watari_values::NodeName;
+use watari_wire::{Hello, Message};
 
 pub use config::{Config, Join, Limits, Peer, StartError};
 pub use error::LinkError;
+pub use event::{Event, SendError};
 pub use members::{OrderError, Source};
 pub use peer::PeerStatus;
 
 use members::{Members, Now};
-use membership::Ending;
+use membership::{Ending, REMOVAL_MAX};
 use metrics::{DropReason, Metrics};
 use outbox::Outbox;
-use peer::PeerEntry;
+use shared::{MeshShared, Push};
 
 /// This node's end of all its links. Clones share it.
 #[derive(Clone)]
 pub struct Mesh {
     shared: Arc<MeshShared>,
-}
-
-/// Events of the links, in the order in which they happened on each.
-#[derive(Debug)]
-pub enum Event {
-    /// A link is up.
-    Up {
-        peer: NodeName,
-        /// The roles of the peer's process.
-        roles: BTreeSet<Role>,
-        /// A random number, drawn when the peer's process started.
-        incarnation: u64,
-    },
-    /// A link is down. The messages sent on it may or may not have arrived.
-    Down {
-        peer: NodeName,
-        /// An order of this node (shutdown, removal, eviction) takes precedence over the error that it caused.
-        reason: LinkError,
-    },
-    /// A node was evicted, and its link has ended. No message goes to it any more.
-    Evicted {
-        peer: NodeName,
-        /// The Unix time of the order in seconds, by the clock of the node that received it.
-        at: u64,
-        /// The agent that has to make new ticket keys, which the evicted node does not get.
-        keys_by: Option<NodeName>,
-    },
-    /// A peer has sent a message that its role allows.
-    Message {
-        /// The authenticated sender.
-        peer: NodeName,
-        message: Message,
-    },
-}
-
-/// A message was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// There is no link to the node, or it is no peer.
-    #[error("there is no link to the peer")]
-    NoLink,
-    /// Too many messages wait. The peer or the network is too slow.
-    #[error("the queue to the peer is full")]
-    QueueFull,
-    /// The roles of the two nodes do not allow the message. The caller is at fault.
-    #[error("the roles of the nodes do not allow a message of kind `{0}` to the peer")]
-    NotAllowed(&'static str),
-    /// A field of the message is too long. The caller is at fault.
-    #[error(transparent)]
-    BadLength(#[from] BadLength),
 }
 
 impl Mesh {
@@ -246,9 +200,6 @@ impl Mesh {
     }
 }
 
-/// How a message enters the queue of a link.
-type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
-
 async fn until_ended(ending: Ending) {
     let ended = async {
         for peer in ending {
@@ -257,119 +208,6 @@ async fn until_ended(ending: Ending) {
     };
     // The peers have to take the last bytes, and may fail to.
     let _ = timeout(REMOVAL_MAX, ended).await;
-}
-
-/// The most time that a link takes to end in good order.
-const REMOVAL_MAX: Duration = Duration::from_secs(3);
-
-/// The state that all tasks of a mesh share.
-struct MeshShared {
-    identity: Identity,
-    roles: BTreeSet<Role>,
-    hello: Hello,
-    /// Determines the peers. A task that locks both locks this first.
-    members: Mutex<Members>,
-    legs: watch::Sender<BTreeMap<NodeName, SocketAddr>>,
-    /// Whether unknown nodes may become members.
-    is_open: bool,
-    peers: RwLock<BTreeMap<NodeName, Arc<PeerEntry>>>,
-    /// The addresses on which peers listen, and those from which their links come.
-    addresses: RwLock<HashSet<IpAddr>>,
-    limits: Limits,
-    metrics: Metrics,
-    events: mpsc::Sender<Event>,
-    shutdown: CancellationToken,
-    tasks: TaskTracker,
-}
-
-impl MeshShared {
-    /// Whether this node dials `peer`. Otherwise `peer` dials this node.
-    fn dials(&self, peer: &NodeName) -> bool {
-        self.hello.node < *peer
-    }
-
-    fn peer(&self, name: &NodeName) -> Option<Arc<PeerEntry>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    /// All peers, by name.
-    fn all_peers(&self) -> Vec<Arc<PeerEntry>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    fn is_address_of_member(&self, address: IpAddr) -> bool {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).contains(&address.to_canonical())
-    }
-
-    /// Updates the addresses of all peers, after a change of a peer or its link.
-    fn note_addresses(&self) {
-        let peers = self.all_peers();
-        let all = peers.iter().flat_map(|peer| {
-            let remote = peer.link().and_then(|link| link.remote);
-            [Some(peer.address().ip()), remote].into_iter().flatten().map(|address| address.to_canonical())
-        });
-        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = all.collect();
-    }
-
-    /// Adds a peer, or changes its address.
-    fn add(self: &Arc<Self>, peer: Peer) {
-        if let Some(known) = self.peer(&peer.name) {
-            return known.set_address(peer.address);
-        }
-        let entry = Arc::new(PeerEntry::new(peer, &self.shutdown));
-        self.peers.write().unwrap_or_else(PoisonError::into_inner).insert(entry.name.clone(), Arc::clone(&entry));
-        if self.dials(&entry.name) {
-            self.tasks.spawn(dial::run(Arc::clone(self), entry));
-        } else if self.is_open {
-            self.tasks.spawn(introduce::run(Arc::clone(self), entry));
-        }
-    }
-
-    fn remove(&self, name: &NodeName) -> Option<Arc<PeerEntry>> {
-        self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(name)
-    }
-
-    fn send(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {
-        if self.is_own(peer) {
-            return self.send_to_self(message);
-        }
-        let peer = self.peer(peer).ok_or(SendError::NoLink)?;
-        let link = peer.link().ok_or(SendError::NoLink)?;
-        let kind = message.kind();
-        if !rules::allowed(message, &self.roles, &link.roles) {
-            return Err(SendError::NotAllowed(kind.as_str()));
-        }
-        push(&link.outbox, message)?;
-        self.metrics.sent(kind);
-        peer.counters.sent();
-        Ok(())
-    }
-
-    /// Whether `peer` is this node, and it has several roles.
-    fn is_own(&self, peer: &NodeName) -> bool {
-        *peer == self.hello.node && self.roles.len() > 1
-    }
-
-    fn send_to_self(&self, message: &Message) -> Result<(), SendError> {
-        let kind = message.kind();
-        if !rules::allowed(message, &self.roles, &self.roles) {
-            return Err(SendError::NotAllowed(kind.as_str()));
-        }
-        message.check_bounds()?;
-        let event = Event::Message { peer: self.hello.node.clone(), message: message.clone() };
-        self.events.try_send(event).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => SendError::QueueFull,
-            mpsc::error::TrySendError::Closed(_) => SendError::NoLink,
-        })
-    }
-
-    /// Reports an event. During a shutdown the receiver may be gone.
-    async fn report(&self, event: Event) {
-        tokio::select! {
-            _ = self.events.send(event) => {}
-            () = self.shutdown.cancelled() => {}
-        }
-    }
 }
 
 fn random_u64() -> Result<u64, StartError> {

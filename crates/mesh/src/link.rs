@@ -9,12 +9,15 @@ use tracing::{info, warn};
 use watari_wire::frame::Frame;
 use watari_wire::{LinkMessage, Message};
 
+use crate::error::LinkError;
+use crate::event::Event;
 use crate::hello::Established;
 use crate::inbox::Inbox;
 use crate::metrics::DropReason;
 use crate::outbox::{Batch, Outbox};
 use crate::peer::{Link, PeerEntry};
-use crate::{Event, LinkError, MeshShared, rules};
+use crate::rules;
+use crate::shared::MeshShared;
 
 /// How long this node waits at the end until the peer has closed its end.
 const LINGER_MAX: Duration = Duration::from_secs(1);

@@ -12,6 +12,7 @@
 //! Each call returns an [`Outcome`]: the peers that were added or removed, and the news to send to all others.
 
 mod known;
+mod now;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -27,7 +28,10 @@ use watari_values::NodeName;
 use watari_wire::{Member, Members as MembersMessage, Verdict};
 
 use crate::Peer;
+pub use known::Source;
 use known::{Known, Said};
+pub(crate) use now::Now;
+pub use verdicts::OrderError;
 use verdicts::Verdicts;
 
 /// One node's state of all members.
@@ -41,14 +45,6 @@ pub(crate) struct Members {
     verdicts: Verdicts,
     /// The peer to which all members were last sent in turn.
     turn: Option<NodeName>,
-}
-
-/// The current time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    pub(crate) instant: Instant,
-    /// Unix time in seconds.
-    pub(crate) unix_s: u64,
 }
 
 /// The result of a call.
@@ -68,36 +64,6 @@ pub(crate) enum Change {
     Gone(NodeName),
     /// The node was evicted. It may not have been a peer before, and may be this node itself.
     Evicted(Verdict),
-}
-
-/// The reason that a node is a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// It is a configured peer.
-    Configured,
-    /// It has introduced itself, or other nodes have reported it.
-    Learned,
-}
-
-impl Source {
-    /// The source as a metric label and in status output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::Learned => "learned",
-        }
-    }
-}
-
-/// An operator's order about a member was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OrderError {
-    /// The node cannot end its own links.
-    #[error("a node cannot evict itself: send the order to another node")]
-    Own,
-    /// There is no room for another verdict.
-    #[error("{} nodes are evicted already: no more are possible", MembersMessage::MAX)]
-    TooMany,
 }
 
 impl Members {
@@ -343,7 +309,3 @@ impl Members {
 
 /// The most other nodes: with this node, as many as one message holds. Configured peers are not limited by it.
 const OTHERS_MAX: usize = MembersMessage::MAX - 1;
-
-/// How far the clock of a statement's or order's author may be ahead of ours, in seconds. Without a limit, a single
-/// wrong statement could never be overridden.
-const AHEAD_MAX_S: u64 = 3600;

@@ -4,26 +4,28 @@
 //! all members, and then all news. Each precedes the messages that are sent later.
 
 use std::ptr;
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 use watari_values::{NodeName, Role};
 use watari_wire::{LinkMessage, Members as MembersMessage, Verdict};
 
+use crate::config::Peer;
+use crate::event::Event;
 use crate::members::{Change, Members, Now, OrderError, Outcome, Source};
 use crate::peer::{Link, PeerEntry};
-use crate::{Event, MeshShared, Peer, REMOVAL_MAX};
+use crate::shared::MeshShared;
+use crate::{dial, introduce};
+
+/// The most time that a link takes to end in good order.
+pub(crate) const REMOVAL_MAX: Duration = Duration::from_secs(3);
 
 /// Peers that were removed, and whose links are about to end.
 pub(crate) type Ending = Vec<Arc<PeerEntry>>;
 
 impl MeshShared {
-    pub(crate) fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Replaces the configured peers.
     pub(crate) fn configure(self: &Arc<Self>, peers: Vec<Peer>) -> Ending {
         let mut members = self.members();
@@ -104,6 +106,20 @@ impl MeshShared {
             is_other
         });
         ending
+    }
+
+    /// Adds a peer, or changes its address.
+    fn add(self: &Arc<Self>, peer: Peer) {
+        if let Some(known) = self.peer(&peer.name) {
+            return known.set_address(peer.address);
+        }
+        let entry = Arc::new(PeerEntry::new(peer, &self.shutdown));
+        self.peers.write().unwrap_or_else(PoisonError::into_inner).insert(entry.name.clone(), Arc::clone(&entry));
+        if self.dials(&entry.name) {
+            self.tasks.spawn(dial::run(Arc::clone(self), entry));
+        } else if self.is_open {
+            self.tasks.spawn(introduce::run(Arc::clone(self), entry));
+        }
     }
 
     fn change(self: &Arc<Self>, change: Change) -> Option<Arc<PeerEntry>> {

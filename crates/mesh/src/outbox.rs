@@ -9,7 +9,8 @@ use watari_wire::frame::{self, FRAME_LEN_MAX};
 use watari_wire::{LinkMessage, Message};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Limits, SendError};
+use crate::config::Limits;
+use crate::event::SendError;
 
 /// The longest wait of a message that is sent with [`Outbox::push_soon`].
 const SOON: Duration = Duration::from_millis(4);

@@ -10,9 +10,10 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, wa
 use tokio_util::sync::CancellationToken;
 use watari_values::{NodeName, Role};
 
+use crate::config::Peer;
+use crate::error::LinkError;
 use crate::members::Source;
 use crate::outbox::Outbox;
-use crate::{LinkError, Peer};
 
 /// The status of a peer.
 #[derive(Debug, Clone)]

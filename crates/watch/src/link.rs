@@ -49,6 +49,7 @@ mod metrics;
 mod reporter;
 mod serve;
 mod session;
+mod shared;
 pub mod wire;
 
 pub use backlog::{Backlog, Cursor, FalseTaking, Limits};
@@ -56,8 +57,9 @@ pub use clock::Clock;
 pub use judge::{Judge, JudgeCounts};
 pub use listen::{ListenError, Listening};
 pub use metrics::{JudgeMetrics, ReporterMetrics};
-pub use reporter::{Backoff, Options, Reporter, ReporterCounts, StartError};
+pub use reporter::{Backoff, Options, Reporter, StartError};
 pub use session::LinkError;
+pub use shared::ReporterCounts;
 
 #[cfg(test)]
 mod tests;

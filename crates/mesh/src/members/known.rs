@@ -6,7 +6,26 @@ use std::time::{Duration, Instant};
 use watari_values::NodeName;
 use watari_wire::Member;
 
-use super::{AHEAD_MAX_S, Now, Source};
+use super::now::{AHEAD_MAX_S, Now};
+
+/// The reason that a node is a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// It is a configured peer.
+    Configured,
+    /// It has introduced itself, or other nodes have reported it.
+    Learned,
+}
+
+impl Source {
+    /// The source as a metric label and in status output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Learned => "learned",
+        }
+    }
+}
 
 /// The state of another node.
 pub(super) struct Known {

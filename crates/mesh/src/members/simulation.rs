@@ -169,7 +169,7 @@ const SEEDS: u64 = 20;
 
 /// An eviction is ordered at a node that has not been evicted.
 #[test]
-fn all_know_all_in_the_end_and_all_know_who_is_evicted() {
+fn all_nodes_converge_on_members_and_evictions() {
     for (seed, count) in (0..SEEDS).flat_map(|seed| [2, 3, 7, 20].map(|count| (seed, count))) {
         let mut world = World::new(seed, count);
         world.rage(50 * count);

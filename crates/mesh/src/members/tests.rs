@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::now::AHEAD_MAX_S;
 use super::*;
 
 const FORGET_AFTER: Duration = Duration::from_hours(1);
@@ -115,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_told_twice_is_news_once() {
+fn a_repeated_statement_is_news_once() {
     let (mut members, now) = begin("a");
     let all = message(vec![verdict("c", 5, true)], vec![member("b", 2), member("c", 3)]);
     let first = members.merge(all.clone(), now);
@@ -164,7 +165,7 @@ fn a_node_that_does_not_learn_knows_its_configured_peers() {
 }
 
 #[test]
-fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
+fn a_learned_node_without_a_link_from_any_node_is_forgotten() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2)], now);
     let heard_s = 600;
@@ -187,7 +188,7 @@ fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
 }
 
 #[test]
-fn a_reload_keeps_who_has_spoken() {
+fn a_reload_keeps_introduced_nodes() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2), peer("c", 3)], now);
     // A node's own statement takes precedence over the configuration.
@@ -254,7 +255,7 @@ fn there_is_room_for_so_many() {
 }
 
 #[test]
-fn those_with_links_are_told_in_turn() {
+fn linked_peers_get_all_members_in_turn() {
     let (mut members, now) = begin("a");
     assert_eq!(members.next_in_turn(), None);
     members.merge(message(vec![], ["b", "c", "d"].map(|node| member(node, 2)).to_vec()), now);

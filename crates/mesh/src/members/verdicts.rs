@@ -5,7 +5,18 @@ use std::collections::BTreeMap;
 use watari_values::NodeName;
 use watari_wire::{Members as MembersMessage, Verdict};
 
-use super::{AHEAD_MAX_S, OrderError};
+use super::now::AHEAD_MAX_S;
+
+/// An operator's order about a member was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// The node cannot end its own links.
+    #[error("a node cannot evict itself: send the order to another node")]
+    Own,
+    /// There is no room for another verdict.
+    #[error("{} nodes are evicted already: no more are possible", MembersMessage::MAX)]
+    TooMany,
+}
 
 /// The latest verdict about each node. Verdicts stay as long as this node runs. To be evicted for good, a node has to
 /// lose its certificate.

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_bounded_and_those_unsaid_are_told() {
+    fn complaints_are_bounded_and_the_rest_is_counted() {
         let begin = Instant::now();
         let mut complaints = Complaints::new(begin);
         let said: Vec<_> = (0..COMPLAINTS_MAX + 3).map(|_| complaints.may(begin)).collect();

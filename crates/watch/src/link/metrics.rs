@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::judge::Judge;
-use super::reporter::ReporterShared;
+use super::shared::ReporterShared;
 
 /// The metrics of a [`Reporter`](super::Reporter).
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use watari_values::{NodeName, Role};
 
 use super::backlog::Cursor;
 use super::clock::Offsets;
-use super::reporter::ReporterShared;
+use super::shared::ReporterShared;
 use super::wire::{FromJudge, FromSensor, HEARTBEAT, PROTOCOL};
 
 /// A connection to a judge failed.

@@ -217,7 +217,7 @@ fn tight() -> Limits {
 proptest! {
     /// The invariant of the module: each reported tally is taken once, or counted as lost.
     #[test]
-    fn what_is_told_is_taken_once_or_counted_as_lost(steps in steps(), is_tight in any::<bool>()) {
+    fn each_report_is_taken_once_or_counted_as_lost(steps in steps(), is_tight in any::<bool>()) {
         let limits = if is_tight { tight() } else { Limits::default() };
         let mut world = World::new(limits);
         for step in &steps {
@@ -271,7 +271,7 @@ fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
 }
 
 #[test]
-fn no_judge_takes_what_was_not_told() {
+fn a_false_acknowledgement_is_refused() {
     let mut backlog = Backlog::new(Limits::default());
     backlog.add(0, &report(1, 0..2));
     let taken = Taken { number: 1, told: 2, missed: 0 };
