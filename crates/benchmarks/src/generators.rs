@@ -1,5 +1,6 @@
 //! Load generators: the CPU time of `watari bench` and of its peers for the same requests to the same server.
 
+mod kind;
 mod peers;
 
 use std::process::{Command, Stdio};
@@ -15,23 +16,8 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::{Asked, nginx_for_generators};
 use crate::site::{SMALL, Site};
 
+use kind::{CONNECTIONS, Kind};
 use peers::Generator;
-
-/// Concurrent connections.
-const CONNECTIONS: usize = 50;
-
-/// The kind of requests that the generators send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Requests on keep-alive connections.
-    KeepAlive,
-    /// A connection for each request.
-    PerConnection,
-    /// A connection and a full TLS handshake for each request.
-    Handshake,
-    /// HTTP/2, ten streams on each of ten connections.
-    Streams,
-}
 
 /// One comparison.
 struct Work {

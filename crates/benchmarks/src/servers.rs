@@ -18,11 +18,11 @@ pub(crate) use nginx::{
 pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
 
 use rustix::process::Signal;
+use watari_bench_engine::plan::Pace;
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Work};
 use crate::cpu;
 use crate::failure::{Failure, doing};
-use crate::load;
 use crate::process::Process;
 use crate::site::Key;
 
@@ -53,7 +53,8 @@ impl Replaced {
 impl Server {
     /// Waits until the server delivers the site's files.
     fn ready(mut self, clients: &Clients) -> Result<Self, Failure> {
-        self.processes[0].wait_until(|| load::visit_singly(clients, self.service, Key::P256, 1))?;
+        let first = Work::of_visitors(Key::P256, Pace::Closed { connections: 1 }, 1);
+        self.processes[0].wait_until(|| clients.ask_timed(self.service, &first))?;
         Ok(self)
     }
 

@@ -6,11 +6,12 @@
 
 mod captures;
 mod live;
+mod program;
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, io};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::ioctl_fionread;
@@ -24,6 +25,7 @@ use crate::report::{Report, Row, Unit};
 use crate::site::Site;
 
 use captures::Capture;
+use program::watari;
 
 /// Programs that read captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +130,6 @@ fn held(site: &Site, capture: &Capture) -> Result<u64, Failure> {
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
-/// The path of `watari`, which was built together with this program and is in the same directory.
-fn watari() -> Result<PathBuf, Failure> {
-    Ok(env::current_exe().map_err(doing("finding watari"))?.with_file_name("watari"))
 }
 
 impl Reader {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::watari;
+use super::program::watari;
 use crate::Scale;
 use crate::clients::Clients;
 use crate::failure::{Failure, doing};
