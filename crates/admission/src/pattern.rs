@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_says_why() {
+    fn invalid_patterns_have_a_reason() {
         let invalid = |text: &str| text.parse::<Pattern>().unwrap_err();
         assert_eq!(invalid("example.org"), InvalidPattern::NoPath);
         assert_eq!(invalid(""), InvalidPattern::NoPath);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_say_nothing_go_first() {
+    fn silent_connections_are_closed_first() {
         let mut scene = Scene::new();
         let speaking = scene.enter(address(1), 0).0;
         scene.waiting.spoke(&speaking);

@@ -49,7 +49,7 @@ fn the_origin_sees_ten_requests_at_most_and_all_are_served() {
         let seen = run(clients, Some(10));
         report(clients, paper_s, &seen);
         assert_eq!(seen.in_progress_max, 10);
-        assert_eq!(seen.answered, clients * REQUESTS_EACH, "nobody is refused where no limit says so");
+        assert_eq!(seen.answered, clients * REQUESTS_EACH, "without a limit no request is refused");
         assert!((seen.mean_s / paper_s - 1.0).abs() < 0.1, "{} s, in the paper {paper_s} s", seen.mean_s);
         assert!(seen.arrivals[0] <= 30 && seen.arrivals.iter().all(|arrivals| *arrivals <= 35), "{:?}", seen.arrivals);
     }

@@ -42,7 +42,7 @@ fn weights() -> impl Strategy<Value = Vec<u32>> {
 }
 
 #[test]
-fn nobody_is_picked_where_nobody_is_available() {
+fn without_candidates_none_is_picked() {
     let policies = [
         HandshakePolicy::RoundRobin,
         HandshakePolicy::Weighted,

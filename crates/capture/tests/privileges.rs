@@ -66,7 +66,7 @@ fn ring() -> Ring {
 }
 
 /// Drops all privileges, and becomes the user `nobody` if possible: root in a user namespace may have no other user.
-fn drop_to_nobody(keep: Keep) -> Dropped {
+fn drop_to_other_user(keep: Keep) -> Dropped {
     let others = fs::read_to_string("/proc/self/uid_map").unwrap().split_whitespace().nth(2).unwrap() != "1";
     if !others {
         println!("SKIPPED: changing the user, of whom there is one here");
@@ -119,14 +119,14 @@ fn a_capture_goes_on_and_little_else_does(dir: &Path) {
     let mut ring = ring();
     let (ours, mut open_file) = (dir.join("ours"), File::create(dir.join("open")).unwrap());
     fs::write(&ours, "ours").unwrap();
-    let dropped = drop_to_nobody(Keep { read: vec!["/proc".into()], ..Keep::default() });
+    let dropped = drop_to_other_user(Keep { read: vec!["/proc".into()], ..Keep::default() });
     cannot_have_privileges();
     assert!(is_refused(File::open("/etc/shadow")));
     if dropped.user.is_some() {
         assert!(getgroups().unwrap().is_empty());
         assert!(setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_err());
-        let nobody = getresuid().unwrap();
-        assert!([nobody.real, nobody.effective, nobody.saved].iter().all(|user| !user.is_root()));
+        let ids = getresuid().unwrap();
+        assert!([ids.real, ids.effective, ids.saved].iter().all(|user| !user.is_root()));
     }
     if dropped.files == Enforced::Fully {
         assert!(
@@ -180,7 +180,7 @@ fn files_that_are_named_can_be_used(dir: &Path) {
 }
 
 fn names_are_looked_up_if_they_may_be(_: &Path) {
-    let dropped = drop_to_nobody(Keep { read: vec!["/proc".into()], names: true, ..Keep::default() });
+    let dropped = drop_to_other_user(Keep { read: vec!["/proc".into()], names: true, ..Keep::default() });
     let addresses: Vec<_> = ("localhost", 80).to_socket_addrs().unwrap().collect();
     assert!(addresses.iter().all(|address| address.ip().is_loopback()) && !addresses.is_empty(), "{addresses:?}");
     fs::read("/etc/hosts").unwrap();
@@ -204,7 +204,7 @@ fn programs_run_if_they_may_and_have_no_privileges(dir: &Path) {
 
 fn threads_that_start_later_have_none_either(_: &Path) {
     let mut ring = ring();
-    drop_to_nobody(Keep { read: vec!["/proc".into()], ..Keep::default() });
+    drop_to_other_user(Keep { read: vec!["/proc".into()], ..Keep::default() });
     thread::spawn(cannot_have_privileges).join().unwrap();
     thread::spawn(move || captures(&mut ring)).join().unwrap();
 }

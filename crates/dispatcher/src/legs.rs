@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_leg_that_says_anything_else_is_closed() {
+    async fn a_leg_with_any_other_byte_is_closed() {
         for said in [&b""[..], b"x", &[LEG_FREE, LEG_FREE]] {
             let (pool, now) = (idle_legs(), Instant::now());
             let (leg, mut end) = leg().await;

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_forgotten_or_early(times in proptest::collection::vec(0..1_000_u64, 1..40), step in 1..90_u64) {
+        fn each_entry_comes_out_once_and_not_early(times in proptest::collection::vec(0..1_000_u64, 1..40), step in 1..90_u64) {
             let mut wheel = Wheel::new();
             all(&mut wheel, at(5_000));
             for (id, time) in (0..).zip(&times) {

@@ -15,7 +15,8 @@ pub struct Progress {
     pub output: Vec<u8>,
     /// Sessions to store. With the output, the client gets their ids and may resume them at once.
     pub made: Vec<NewSession>,
-    /// Sessions and seeds that the handshake needs. It takes no input before [`Handshake::provide`](crate::Handshake::provide).
+    /// Sessions and seeds that the handshake needs. It takes no input before
+    /// [`Handshake::provide`](crate::Handshake::provide).
     pub wanted: Wanted,
     /// The decision on early data, once it is made. `None`: the client announced none.
     pub early_data: Option<EarlyData>,
@@ -30,8 +31,8 @@ pub struct Progress {
 pub enum EarlyData {
     /// The server skips it and announces that. The client sends it again after the handshake.
     Refused,
-    /// The server takes it, and [`Handshake::seal`](crate::Handshake::seal) seals responses. `Info` is the result of the handshake if the
-    /// client's Finished arrives.
+    /// The server takes it, and [`Handshake::seal`](crate::Handshake::seal) seals responses. `Info` is the result of
+    /// the handshake if the client's Finished arrives.
     Accepted(Box<Info>),
 }
 

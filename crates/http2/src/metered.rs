@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_ends_reading_and_the_peer_is_told() {
+    async fn a_flood_ends_reading_and_the_peer_gets_a_goaway() {
         let data = frame(DATA, 0, 1, b"content");
         assert_eq!(flooded(&data).await, [&data[..], &goaway(0, ENHANCE_YOUR_CALM)].concat());
         assert_eq!(flooded(&data[..11]).await, data[..11]);

@@ -1,7 +1,7 @@
 //! The output of commands.
 //!
-//! All output goes through this module, `commands::print`, or a writer whose errors become `Failure::Output`. The macros
-//! of the standard library panic if the reader of a pipe has closed it (`watari ctl connections | head`).
+//! All output goes through this module, `commands::print`, or a writer whose errors become `Failure::Output`. The
+//! macros of the standard library panic if the reader of a pipe has closed it (`watari ctl connections | head`).
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

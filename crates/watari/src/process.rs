@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_service_manager_is_told() {
+    fn the_service_manager_is_notified() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();

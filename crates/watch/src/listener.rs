@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// Passes a segment of the client or the server to the listener, at this time in milliseconds.
-    fn hear(listener: &mut Listener, at_ms: u64, is_client: bool, flags: Flags) {
+    fn capture(listener: &mut Listener, at_ms: u64, is_client: bool, flags: Flags) {
         let (client, server) = ends();
         let (source, destination) = if is_client { (client, server) } else { (server, client) };
         let segment = Segment {
@@ -198,7 +198,7 @@ mod tests {
         listener.see(&Frame { time: segment.time, link: LinkType::ETHERNET, len, data: &octets });
     }
 
-    fn told(listener: &mut Listener) -> Vec<Event> {
+    fn poll_all(listener: &mut Listener) -> Vec<Event> {
         std::iter::from_fn(|| listener.poll()).collect()
     }
 
@@ -209,21 +209,21 @@ mod tests {
     /// A listener with an open connection.
     fn listening() -> Listener {
         let mut listener = Listener::new(Options::default());
-        hear(&mut listener, STEP_MS - 100, true, Flags::SYN);
-        hear(&mut listener, STEP_MS - 90, false, Flags::SYN.with(Flags::ACK));
-        hear(&mut listener, STEP_MS - 80, true, Flags::ACK);
-        assert!(matches!(told(&mut listener)[..], [Event::Opened(_)]));
+        capture(&mut listener, STEP_MS - 100, true, Flags::SYN);
+        capture(&mut listener, STEP_MS - 90, false, Flags::SYN.with(Flags::ACK));
+        capture(&mut listener, STEP_MS - 80, true, Flags::ACK);
+        assert!(matches!(poll_all(&mut listener)[..], [Event::Opened(_)]));
         assert!(listener.report(Lost::default).is_some());
         listener
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_nobody_blind() {
+    fn reports_go_on_after_a_clock_is_set_back() {
         let step = |listener: &mut Listener, is_quiet: bool, at_ms: u64| {
             if is_quiet {
                 listener.quiet(Timestamp(at_ms * 1_000_000));
             } else {
-                hear(listener, at_ms, true, Flags::ACK);
+                capture(listener, at_ms, true, Flags::ACK);
             }
         };
         for is_quiet in [true, false] {
@@ -232,7 +232,7 @@ mod tests {
             step(&mut listener, is_quiet, STEP_MS - HOUR_MS + 100);
             assert_eq!(listener.set_back(), 1);
             // Open connections are reported as at the end of a capture, in a report of the old time.
-            let events = told(&mut listener);
+            let events = poll_all(&mut listener);
             assert!(matches!(&events[..], [Event::Closed(it)] if it.ending.as_str() == "OPEN"), "{events:?}");
             let report = listener.report(Lost::default).unwrap();
             assert_eq!((report.at, report.tallies.len()), (Timestamp((STEP_MS - 80) * 1_000_000), 1));
@@ -240,12 +240,12 @@ mod tests {
             let frames = report.health.frames.segments;
             // Then time continues from there.
             for second in 1..6 {
-                hear(&mut listener, STEP_MS - HOUR_MS + 100 + second * 1_000, true, Flags::SYN);
+                capture(&mut listener, STEP_MS - HOUR_MS + 100 + second * 1_000, true, Flags::SYN);
                 let report = listener.report(Lost::default).unwrap();
                 assert_eq!(report.at, Timestamp((STEP_MS - HOUR_MS + 100 + second * 1_000) * 1_000_000));
                 assert_eq!(report.health.frames.segments, frames + second);
             }
-            assert!(matches!(told(&mut listener)[..], [Event::Opened(_), Event::Overdue(_)]));
+            assert!(matches!(poll_all(&mut listener)[..], [Event::Opened(_), Event::Overdue(_)]));
             assert_eq!(listener.set_back(), 1);
         }
     }
@@ -255,19 +255,19 @@ mod tests {
         let mut listener = listening();
         for _ in 0..9 {
             // Within the delay of frames, and within corrections of clocks.
-            hear(&mut listener, STEP_MS - 500, true, Flags::ACK);
+            capture(&mut listener, STEP_MS - 500, true, Flags::ACK);
             listener.quiet(Timestamp((STEP_MS - 9_000) * 1_000_000));
             // A frame with an impossible time.
-            hear(&mut listener, 0, true, Flags::ACK);
+            capture(&mut listener, 0, true, Flags::ACK);
             listener.quiet(Timestamp((STEP_MS + 500) * 1_000_000));
         }
-        assert_eq!((listener.set_back(), told(&mut listener)), (0, Vec::new()));
+        assert_eq!((listener.set_back(), poll_all(&mut listener)), (0, Vec::new()));
     }
 
     #[test]
     fn a_report_comes_once_a_second_whether_frames_do_or_not() {
         let mut listener = Listener::new(Options::default());
-        hear(&mut listener, 1_000, true, Flags::SYN);
+        capture(&mut listener, 1_000, true, Flags::SYN);
         assert!(matches!(listener.poll(), Some(Event::Opened(opened)) if opened.server == ends().1));
         assert_eq!(listener.poll(), None);
         let report = listener.report(|| Lost { dropped: 3, by_interface: 1 }).unwrap();

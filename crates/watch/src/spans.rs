@@ -193,7 +193,7 @@ mod tests {
 
     /// At the end of a capture, open connections are reported with the time of their last packet.
     #[test]
-    fn what_is_told_late_does_not_make_spans_overlap() {
+    fn late_reports_do_not_make_spans_overlap() {
         let server = SocketAddr::from(([10, 0, 0, 1], 80));
         let tally = Tally::default();
         let evidence = Evidence {

@@ -67,7 +67,7 @@ fn the_limit_of_all_holds_beside_that_of_each_rule() {
     let begins = |entered| matches!(entered, Entered::Now(_));
     assert!(begins(enter(&mut queue, "/cgi/a", 1, now)) && begins(enter(&mut queue, "/cgi/b", 1, now)));
     let third = id(enter(&mut queue, "/cgi/c", 1, now));
-    assert!(begins(enter(&mut queue, "/big/a", 2, now)), "nobody waits for what is free");
+    assert!(begins(enter(&mut queue, "/big/a", 2, now)), "a request with a free slot does not wait");
     let other = id(enter(&mut queue, "/else", 3, now));
     assert_eq!(queue.load(), Load { in_progress: 3, waiting: 2 });
     let loads: Vec<_> = queue.loads().map(|(pattern, load)| (pattern.map(Pattern::to_string), load)).collect();
@@ -97,7 +97,7 @@ fn a_lower_priority_gets_one_in_ten() {
 }
 
 #[test]
-fn whoever_finds_the_queue_full_is_told_when_to_come_again() {
+fn a_request_at_a_full_queue_gets_retry_after() {
     let all = Limits { in_progress_max: NonZeroUsize::new(2), waiting_max: Some(3), wait_max: None };
     let (mut queue, mut now) = (queue(&[], all, 1), Instant::now());
     let first = id(enter(&mut queue, "/", 1, now));
@@ -128,7 +128,7 @@ fn other_settings_do_not_change_how_long_requests_take() {
 }
 
 #[test]
-fn whoever_waits_too_long_is_sent_away() {
+fn a_request_expires_at_its_maximum_wait() {
     let wait = |seconds| Limits { wait_max: Some(Duration::from_secs(seconds)), ..UNLIMITED };
     let rules = [rule("/short", wait(2), 0)];
     let all = Limits { in_progress_max: NonZeroUsize::new(1), ..wait(5) };
@@ -150,7 +150,7 @@ fn whoever_waits_too_long_is_sent_away() {
 }
 
 #[test]
-fn whoever_goes_makes_room_for_another_to_wait() {
+fn a_request_that_leaves_frees_its_queue_slot() {
     let all = Limits { in_progress_max: NonZeroUsize::new(1), waiting_max: Some(1), wait_max: None };
     let (mut queue, now) = (queue(&[], all, 1), Instant::now());
     id(enter(&mut queue, "/", 1, now));
@@ -297,7 +297,7 @@ proptest! {
 
     /// See [`QueueSettings::one_in`].
     #[test]
-    fn nobody_is_passed_over_for_ever(priorities in 2..6_u8, one_in in 1..12_u32) {
+    fn each_waiting_request_gets_its_turn(priorities in 2..6_u8, one_in in 1..12_u32) {
         let rules: Vec<_> = (1..priorities).map(|n| rule(&format!("/{n}"), UNLIMITED, n)).collect();
         let (mut queue, now) = (queue(&rules, at_once(1), one_in), Instant::now());
         let mut in_progress = id(enter(&mut queue, "/", 1, now));

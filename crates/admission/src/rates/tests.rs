@@ -54,7 +54,7 @@ fn the_client_that_asked_for_least_is_forgotten_first() {
 }
 
 #[test]
-fn whoever_is_full_again_is_forgotten() {
+fn full_buckets_are_forgotten() {
     let (mut rates, now) = (rates(1, 10, 1000), Instant::now());
     for n in 0..100 {
         rates.check(client(n), now).unwrap();

@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn any_random_bits_draw_somebody(bits: u64, weights in vec(1..=1000_u32, 1..9)) {
+    fn any_random_bits_draw_an_origin(bits: u64, weights in vec(1..=1000_u32, 1..9)) {
         let origins = origins(&weights);
         for bits in [bits, 0, u64::MAX] {
             prop_assert!(Balancer::new(OriginPolicy::TwoChoices, None).pick(b"", bits, &origins).is_some());

@@ -73,7 +73,7 @@ fn failures_in_a_row_eject() {
 }
 
 #[test]
-fn what_says_nothing_of_the_origin_does_not_count() {
+fn abandoned_requests_do_not_count() {
     let mut pool = Pool::new(3, LIMITS);
     for status in [200, 304, 404, 429, 500, 501, 505] {
         assert_eq!(Outcome::Answered(status).failed(), Some(false), "{status}");
@@ -97,7 +97,7 @@ fn an_origin_that_fails_far_more_than_the_others_is_ejected() {
 }
 
 #[test]
-fn nobody_is_ejected_where_all_fail_alike() {
+fn no_origin_is_ejected_if_all_fail_alike() {
     let mut pool = Pool::new(3, LIMITS);
     for n in 0..100 {
         for origin in 0..3 {
@@ -159,7 +159,7 @@ fn an_origin_on_trial_gets_one_request() {
 }
 
 #[test]
-fn what_began_before_says_nothing_new() {
+fn requests_that_began_before_a_change_do_not_count() {
     let mut pool = Pool::new(2, LIMITS);
     let began = pool.now;
     pool.pass(1);
@@ -201,7 +201,7 @@ fn origins_that_stay_stay_as_they_were() {
     pool.fail(0);
     pool.fail(3);
     pool.outliers.configure(2..6, pool.now);
-    assert!(pool.outliers.may_have_request(&0, pool.now), "it is nobody's concern any more");
+    assert!(pool.outliers.may_have_request(&0, pool.now), "it is not ejected any more");
     assert!(!pool.outliers.may_have_request(&3, pool.now));
     assert!(pool.fail(4).is_some() && pool.fail(5).is_none(), "two of four are out");
 }
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn somebody_always_gets_requests_and_no_share_is_passed(
+    fn some_origin_always_gets_requests_and_the_ejected_share_is_limited(
         origins in 1..8_u32,
         percent in 0..120_u32,
         steps in vec((0..8_u32, 0..4_u8, 0..4_000_u64), 1..300),

@@ -196,8 +196,8 @@ fn filters_see_through_one_vlan_tag() {
 }
 
 #[test]
-fn frames_are_cut_and_their_length_is_told() {
-    alone("wires::frames_are_cut_and_their_length_is_told", || {
+fn frames_are_cut_and_keep_their_length() {
+    alone("wires::frames_are_cut_and_keep_their_length", || {
         let server = serve("127.0.0.1");
         let mut rings = open(&Options { snap_len: 60, ..Options::new("lo") }).unwrap();
         visit(server);

@@ -178,7 +178,7 @@ fn a_slow_agent_is_passed_over() {
 }
 
 #[test]
-fn who_must_leave_is_spread_over_the_others() {
+fn connections_that_must_leave_are_spread_over_the_other_agents() {
     let mut config = config(BulkPolicy::Stay);
     config.policies.handshake = HandshakePolicy::LeastConnections;
     config.agents[2].weight = 3;
@@ -247,7 +247,7 @@ async fn enqueue(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_first_is_served_first() {
+async fn clients_are_served_in_their_order() {
     let (agents, metrics) = (crowded(), Arc::new(Metrics::register(&mut Registry::default())));
     let served = agents.place(client(1), &metrics).await.unwrap();
     let second = enqueue(&agents, &metrics, 2).await;
@@ -265,7 +265,7 @@ async fn who_comes_first_is_served_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_frees_its_place_in_the_queue_and_nobody_waits_for_ever() {
+async fn a_client_that_leaves_frees_its_queue_slot_and_waits_are_bounded() {
     let (agents, metrics) = (crowded(), Arc::new(Metrics::register(&mut Registry::default())));
     let served = agents.place(client(1), &metrics).await.unwrap();
     let impatient = enqueue(&agents, &metrics, 2).await;
@@ -281,7 +281,7 @@ async fn who_leaves_frees_its_place_in_the_queue_and_nobody_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_comes_is_given_who_waits() {
+async fn an_agent_that_appears_gets_the_waiting_clients() {
     let (agents, metrics) = (crowded(), Arc::new(Metrics::register(&mut Registry::default())));
     agents.link_down(&name("a1"));
     let waiting = enqueue(&agents, &metrics, 1).await;
@@ -301,7 +301,7 @@ async fn an_agent_that_comes_is_given_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_queue_nobody_waits() {
+async fn without_a_queue_clients_are_refused_at_once() {
     let agents = crowded();
     let mut config = agents.settings().config.clone();
     config.limits.queue_max = 0;

@@ -94,7 +94,7 @@ impl Counted {
     async fn pass_all(&mut self, from: &TcpStream, to: &TcpStream) {
         loop {
             if !self.direction.is_empty() {
-                timeout(WAIT_MAX, to.writable()).await.expect("somebody reads").unwrap();
+                timeout(WAIT_MAX, to.writable()).await.expect("the peer reads").unwrap();
                 self.write(to);
             } else if !self.pass(from, to).await {
                 return;
@@ -179,7 +179,7 @@ async fn what_waits_in_a_pipe_goes_to_another_connection_behind_a_head() {
     for number in 0..5 {
         assert!(counted.direction.pipe.is_some(), "nothing waits in a pipe");
         // This head is never written, because its connection is gone.
-        counted.direction.put_in_front(b"of nobody".to_vec());
+        counted.direction.put_in_front(b"of no peer".to_vec());
         drop(to);
         arrived.extend(read_all(far).await.unwrap());
         (to, far) = connection().await;

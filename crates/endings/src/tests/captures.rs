@@ -1,6 +1,6 @@
 //! Faults of captures and networks, and forged segments.
 
-use super::script::{closed, events, script, told};
+use super::script::{closed, events, script, summaries};
 
 const CASES: &[(&str, &str, &[&str])] = &[
     // Which side closed first.
@@ -167,7 +167,8 @@ const CASES: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn they_end_as_they_did() {
-    let wrong: Vec<_> = CASES.iter().map(|(name, script, expected)| (name, script, told(script), expected)).collect();
+    let wrong: Vec<_> =
+        CASES.iter().map(|(name, script, expected)| (name, script, summaries(script), expected)).collect();
     let wrong: Vec<_> = wrong.iter().filter(|(_, _, told, expected)| told != *expected).collect();
     assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::script::{closed, events_with, script, told};
+use super::script::{closed, events_with, script, summaries};
 use crate::{Ending, Event, Settings};
 
 /// The handshake, a request, an answer.
@@ -51,7 +51,7 @@ const CASES: &[(&str, &[&str])] = &[
 
 #[test]
 fn each_from_each_side_in_each_phase() {
-    let wrong: Vec<_> = CASES.iter().map(|(script, expected)| (script, told(script), expected)).collect();
+    let wrong: Vec<_> = CASES.iter().map(|(script, expected)| (script, summaries(script), expected)).collect();
     let wrong: Vec<_> = wrong.iter().filter(|(_, told, expected)| told != *expected).collect();
     assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
 }
@@ -133,7 +133,7 @@ fn what_was_captured_ahead_of_what_it_follows_changes_nothing() {
         ("Cs Cs@0", "OPEN before_handshake S0 S 0/0"),
         ("Cs ~1 Cs@0", "NO_ANSWER before_handshake S0 S 0/0"),
     ];
-    let said: Vec<_> = CASES.iter().map(|(script, _)| told(script).join(", ")).collect();
+    let said: Vec<_> = CASES.iter().map(|(script, _)| summaries(script).join(", ")).collect();
     let expected: Vec<_> = CASES.iter().map(|(_, expected)| (*expected).to_owned()).collect();
     assert_eq!(said, expected);
 }

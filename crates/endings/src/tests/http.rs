@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::script::{Sent, closed, events, hurried, mixed, script, told};
+use super::script::{Sent, closed, events, hurried, mixed, script, summaries};
 use crate::{Connection, Ending, Event, Phase, Request};
 
 fn requests(events: &[Event]) -> Vec<Request> {
@@ -112,7 +112,7 @@ fn what_was_not_captured_makes_it_blind_for_a_while() {
 
 #[test]
 fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
-    let ending = |text: &str| told(&text.replace("ASK", GET).replace("OK_5", OK_5)).remove(0);
+    let ending = |text: &str| summaries(&text.replace("ASK", GET).replace("OK_5", OK_5)).remove(0);
     let cases = [
         // All captured data are acknowledged, and the answer is incomplete.
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~3 Cf Sf Ca", "C_NORMAL in_answer"),
@@ -229,7 +229,7 @@ fn the_rest_of_a_request_that_is_answered_asks_for_nothing() {
     for end in ["C+1000 Ca Sf Cf Sa", "Sf C+1000 SR"] {
         let text = format!("Cs Ssa Ca {post} C+1000 {OK_5} {end}");
         assert_eq!(facts(&script(&text)), ["POST 200 5 1/1"], "{text}");
-        assert!(told(&text)[0].starts_with("S_NORMAL after_answer"), "{text}");
+        assert!(summaries(&text)[0].starts_with("S_NORMAL after_answer"), "{text}");
     }
     let text = format!("Cs Ssa Ca {post} C+1000 {OK_5} C+1000 Ca {GET} {OK_5} Ca Cf Sf Ca");
     assert_eq!(facts(&script(&text)), ["POST 200 5 1/1", "GET 200 5 1/1"]);

@@ -93,7 +93,7 @@ fn pretend(connections: &mut Connections, time: u64, client: u32) {
 }
 
 #[test]
-fn who_was_never_answered_makes_room() {
+fn connections_without_an_answer_are_evicted_first() {
     let settings = Settings { connections_max: 100, ..Settings::default() };
     let mut connections = Connections::new(settings);
     for client in 0..30 {

@@ -162,9 +162,9 @@ proptest! {
         let sent = hurried(lower(script(&text), end));
         let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
         let stamped = only(&stamped(&sent, &delays, &copies));
-        let told = |it: &Connection| (it.ending, it.closed_by, it.phase, it.requests, it.bytes_to_client, it.bytes_to_server);
-        prop_assert_eq!(told(&one), told(&other), "{}", text);
-        prop_assert_eq!(told(&one), told(&stamped), "{}", text);
+        let summary = |it: &Connection| (it.ending, it.closed_by, it.phase, it.requests, it.bytes_to_client, it.bytes_to_server);
+        prop_assert_eq!(summary(&one), summary(&other), "{}", text);
+        prop_assert_eq!(summary(&one), summary(&stamped), "{}", text);
     }
 
     /// Clocks may begin at 0, and stand still.
@@ -172,11 +172,11 @@ proptest! {
     fn no_time_is_special(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), lost: u64) {
         let sent = lower(script(&conversation(&exchanges, end)), end);
         let kept: Vec<_> = sent.iter().zip(0_u32..).filter(|(_, at)| lost >> (at % 64) & 1 == 0).map(|(it, _)| it).collect();
-        let told = |times: Vec<u64>| events(&retime(kept.clone(), &times)).iter().map(untimed).collect::<Vec<_>>();
+        let observed = |times: Vec<u64>| events(&retime(kept.clone(), &times)).iter().map(untimed).collect::<Vec<_>>();
         let standing = |at: u64| vec![at; kept.len()];
         let running = |at: u64| kept.iter().map(|it| it.time - START - 1_000_000 + at).collect();
-        prop_assert_eq!(told(standing(0)), told(standing(START)));
-        prop_assert_eq!(told(running(0)), told(running(START)));
+        prop_assert_eq!(observed(standing(0)), observed(standing(START)));
+        prop_assert_eq!(observed(running(0)), observed(running(START)));
     }
 
     /// A SYN or SYN-ACK shows the client, even if the rest is lost. Here the ports suggest the opposite.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use watari_packets::Flags;
 
-use super::script::{START, Sent, closed, events, events_with, hurried, script, told};
+use super::script::{START, Sent, closed, events, events_with, hurried, script, summaries};
 use crate::{ConnState, Connection, Ending, Event, Phase, Settings, Side};
 
 const CASES: &[(&str, &str, &[&str])] = &[
@@ -120,7 +120,8 @@ const CASES: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn they_end_as_they_did() {
-    let wrong: Vec<_> = CASES.iter().map(|(name, script, expected)| (name, script, told(script), expected)).collect();
+    let wrong: Vec<_> =
+        CASES.iter().map(|(name, script, expected)| (name, script, summaries(script), expected)).collect();
     let wrong: Vec<_> = wrong.iter().filter(|(_, _, told, expected)| told != *expected).collect();
     assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
 }
@@ -134,14 +135,14 @@ fn a_timeout_is_one_connection() {
     // A packet in 100 s for 20 minutes.
     let head = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 1200\\r\\n\\r\\n}";
     let download = format!("Cs Ssa Ca {GET} {head} {} Sf Cf Sa", "~100 S+100 Ca ".repeat(12));
-    assert_eq!(told(&download), ["TIMEOUT in_answer S1 ShADd 541/18"]);
-    assert_eq!(told(&format!("{download} ~40 S@1300+9")), ["TIMEOUT in_answer S1 ShADd 541/18"]);
+    assert_eq!(summaries(&download), ["TIMEOUT in_answer S1 ShADd 541/18"]);
+    assert_eq!(summaries(&format!("{download} ~40 S@1300+9")), ["TIMEOUT in_answer S1 ShADd 541/18"]);
     // Another connection may use the same ends meanwhile.
-    let again = told(&format!("{download} Cs@5000 Ssa@9000 Ca Cf Sf Ca"));
+    let again = summaries(&format!("{download} Cs@5000 Ssa@9000 Ca Cf Sf Ca"));
     assert_eq!(again[1..], ["C_NORMAL before_request SF ShAFf 0/0"]);
     // One side closed, and the other sends for a long time after that.
     let half = "Cs Ssa Ca C+100 Cf Sa ~200 S+900 ~100 S+900 ~100 Sf";
-    assert_eq!(told(half), ["C_NORMAL before_answer S2 ShADFa 0/100"]);
+    assert_eq!(summaries(half), ["C_NORMAL before_answer S2 ShADFa 0/100"]);
 }
 
 /// A connection that was silent for [`Settings::silence_max`] and then continues is reported as another one.
@@ -267,7 +268,7 @@ fn facts(sent: &[Sent]) -> Vec<(Ending, Phase, bool, u32, ConnState)> {
 
 /// A later SYN does not change the reported client.
 #[test]
-fn who_opened_ended() {
+fn begin_and_end_name_the_same_peers() {
     for wait in ["", "~0.0005", "~0.01", "~0.5", "~3"] {
         let mut sent = script(&format!("C@1+9^1 {wait} Cs@0 Ssa@0^1 Ca@10^1 S@1+9^10 Ca Cf Sf Ca"));
         for it in &mut sent {

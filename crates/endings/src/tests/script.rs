@@ -202,7 +202,7 @@ pub(crate) fn closed(events: &[Event]) -> Vec<Connection> {
 }
 
 /// Each connection as `ENDING phase conn_state history to_client/to_server`.
-pub(crate) fn told(text: &str) -> Vec<String> {
+pub(crate) fn summaries(text: &str) -> Vec<String> {
     let line = |connection: &Connection| {
         format!(
             "{} {} {} {} {}/{}",

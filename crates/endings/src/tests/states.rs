@@ -136,7 +136,7 @@ fn at_the_site_a_third_may_leave() {
 }
 
 #[test]
-fn what_answers_nobody_is_stopped() {
+fn a_server_that_answers_no_client_is_stopped() {
     let down = [
         Mix { silent: 10, ..Mix::default() },
         Mix { refused: 10, ..Mix::default() },
@@ -382,7 +382,7 @@ fn what_was_not_seen_is_no_failure() {
 
 /// Unanswered SYNs and requests, except of clients that left before they were overdue.
 #[test]
-fn who_got_nothing() {
+fn clients_without_an_answer_are_counted() {
     let cases = [
         ("Cs Sr", 1),
         ("Cs ~99 Ca", 1),

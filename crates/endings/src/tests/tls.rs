@@ -274,11 +274,11 @@ proptest! {
         flights.extend([('C', vec![sealed(120)]), ('S', vec![sealed(3000)]), ('C', vec![sealed(100)]), ('S', vec![sealed(900)])]);
         let sent = hurried(said(&flights, "Cf Sf Ca"));
         let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
-        let told = |it: &Connection| {
+        let summary = |it: &Connection| {
             let tls = it.tls.clone().unwrap_or_default();
             (it.ending, it.phase, it.requests, tls.version, tls.sni, tls.is_resumed)
         };
-        prop_assert_eq!(told(&one), told(&other));
+        prop_assert_eq!(summary(&one), summary(&other));
         prop_assert_eq!((one.requests, one.phase), (2, Phase::AfterAnswer));
     }
 

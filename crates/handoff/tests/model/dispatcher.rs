@@ -61,7 +61,8 @@ impl Driver<'_> {
     /// Invents the answer of the target.
     fn commit_on_suspicion(&mut self) {
         let Cluster { client, agents, .. } = &self.cluster;
-        let source = agents.iter().position(|agent| agent.served.is_some()).expect("nobody restarts in this scenario");
+        let source =
+            agents.iter().position(|agent| agent.served.is_some()).expect("no agent restarts in this scenario");
         let (rx_offset, tail_offset) = (client.sent, self.served(source).written);
         let epoch = self.served(source).source.epoch();
         self.arbitrate(ArbiterEvent::LegReady(epoch));

@@ -46,7 +46,7 @@ fn a_certificate_comes_out_of_full_and_resumed_handshakes() {
 }
 
 #[test]
-fn whoever_is_not_asked_shows_nothing() {
+fn a_client_without_a_request_for_a_certificate_sends_none() {
     for version in [&TLS12, &TLS13] {
         let (client, _) = showing(Authority::of_clients(), version);
         let done = shake(&asking(ClientCertificates::NotAsked), &mut client.connect(NAME)).unwrap();

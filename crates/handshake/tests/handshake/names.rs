@@ -94,7 +94,7 @@ fn the_client_decides_between_kinds_of_key_and_ecdsa_is_preferred() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_say_why() {
+fn unusable_certificates_have_a_reason() {
     let authority = Authority::of_servers();
     let (chain, key) = authority.issue_pem(KeyKind::P256, &[NAME]);
     let (_, other_key) = authority.issue_pem(KeyKind::Rsa2048, &[NAME]);

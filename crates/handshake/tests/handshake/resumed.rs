@@ -56,7 +56,7 @@ fn sessions_are_resumed_by_tickets_and_by_ids() {
 }
 
 #[test]
-fn who_takes_no_tickets_is_kept_where_that_is_done() {
+fn a_client_without_tickets_resumes_by_session_id() {
     let config = server(&options(&[KeyKind::P256]));
     let both = Keeper::new(Sessions { kept: true, ..Sessions::clone(&Keeper::tickets().sessions) });
     let of_tickets = client(&TLS12);

@@ -39,7 +39,7 @@ async fn a_server_of_another_authority_is_refused() {
 }
 
 /// A connector that trusts `theirs`, and presents a certificate of `ours`, or none.
-fn stranger(ours: Option<&Cluster>, theirs: &Cluster) -> TlsConnector {
+fn connector(ours: Option<&Cluster>, theirs: &Cluster) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(theirs.dir().join("ca.pem")).unwrap()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
@@ -64,7 +64,7 @@ async fn a_client_of_another_authority_or_of_none_is_refused() {
         // In TLS 1.3 the client finishes before the server has verified its certificate. It notices a refusal when it
         // reads.
         let name = ServerName::try_from("b").unwrap();
-        let mut tls = soon(stranger(ours, &theirs).connect(name, tcp)).await.unwrap();
+        let mut tls = soon(connector(ours, &theirs).connect(name, tcp)).await.unwrap();
         assert!(soon(tls.read_u8()).await.is_err());
         b.counts(&refused("untrusted_certificate"), count).await;
     }
@@ -86,7 +86,7 @@ async fn a_node_that_is_no_peer_or_should_not_dial_is_refused() {
     let b = cluster.node("b", &[("c", nowhere())]).await;
     for (node, reason) in [("a", "unknown_peer"), ("c", "wrong_direction")] {
         let mut raw = RawPeer::connect(&cluster.identity(node), "b", b.address).await;
-        assert_eq!(raw.hear().await, None);
+        assert_eq!(raw.next_frame().await, None);
         b.counts(&refused(reason), 1).await;
     }
 }
@@ -105,15 +105,15 @@ async fn a_false_hello_is_refused() {
     ];
     for (message, reason) in cases {
         let mut raw = RawPeer::connect(&cluster.identity("a"), "b", b.address).await;
-        raw.say(&message).await;
-        while raw.hear().await.is_some() {}
+        raw.send_link(&message).await;
+        while raw.next_frame().await.is_some() {}
         b.counts(&refused(reason), 1).await;
     }
     assert_eq!(b.metric("links_up"), 0);
 }
 
 #[tokio::test]
-async fn garbage_on_the_port_disturbs_nobody() {
+async fn garbage_on_the_port_disturbs_no_link() {
     let cluster = Cluster::new(&["a", "b"]);
     let mut b = cluster.node("b", &[("a", nowhere())]).await;
     let mut a = cluster.node("a", &[("b", b.address)]).await;
@@ -160,7 +160,7 @@ async fn a_peer_that_comes_anew_replaces_its_link() {
     let last = links.last_mut().unwrap();
     last.send(&ship()).await;
     assert_eq!(b.message("a").await, ship());
-    assert_eq!(links[0].hear().await, None);
+    assert_eq!(links[0].next_frame().await, None);
     assert_eq!(b.metric("links_up"), 1);
 }
 

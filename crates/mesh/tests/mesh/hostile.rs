@@ -32,12 +32,12 @@ async fn what_is_unknown_is_answered_and_the_link_goes_on() {
     raw.write(&[0, 0, 0, 2, VERSION_MAX + 1, 16]).await;
     raw.send(&freeze(1)).await;
     for (version, kind) in [(VERSION_MAX, 99), (VERSION_MAX + 1, 16)] {
-        assert_eq!(raw.hear().await, Some(Frame::Link(LinkMessage::Unsupported { version, kind })));
+        assert_eq!(raw.next_frame().await, Some(Frame::Link(LinkMessage::Unsupported { version, kind })));
     }
     assert_eq!(agent.message("d").await, freeze(1));
     assert_eq!(agent.metric("messages_dropped_total{reason=\"unknown\"}"), 2);
     // A received `Unsupported` is counted, and has no other effect.
-    raw.say(&LinkMessage::Unsupported { version: 1, kind: 16 }).await;
+    raw.send_link(&LinkMessage::Unsupported { version: 1, kind: 16 }).await;
     raw.send(&freeze(2)).await;
     assert_eq!(agent.message("d").await, freeze(2));
     assert_eq!(agent.metric("messages_dropped_total{reason=\"unsupported\"}"), 1);
@@ -63,7 +63,7 @@ async fn what_is_no_frame_ends_the_link() {
             LinkError::Frame(error) => assert!(expected(&error), "{error:?}"),
             other => panic!("{other:?}"),
         }
-        assert_eq!(raw.hear().await, None);
+        assert_eq!(raw.next_frame().await, None);
         assert_eq!(agent.metric("links_ended_total{reason=\"bad_frame\"}"), 1);
         assert_eq!(agent.metric("links_up"), 0);
     }
@@ -72,7 +72,7 @@ async fn what_is_no_frame_ends_the_link() {
 #[tokio::test]
 async fn a_second_hello_ends_the_link() {
     let (mut agent, mut raw) = agent_and_raw_dispatcher().await;
-    raw.say(&LinkMessage::Hello(Hello::new(name("d"), &roles("d"), 2))).await;
+    raw.send_link(&LinkMessage::Hello(Hello::new(name("d"), &roles("d"), 2))).await;
     assert!(matches!(agent.down("d").await, LinkError::SecondHello));
 }
 

@@ -35,7 +35,7 @@ async fn messages_go_both_ways() {
 }
 
 #[tokio::test]
-async fn a_node_of_two_roles_talks_to_itself() {
+async fn a_node_of_two_roles_sends_messages_to_itself() {
     let cluster = Cluster::new(&["a", "x"]);
     let mut x = cluster.node("x", &[]).await;
     x.up("x").await;
@@ -152,7 +152,7 @@ async fn a_silent_link_is_pinged_and_then_given_up() {
     let mut b = Node::start(cluster.identity("b"), listener().await, &[("a", nowhere())], limits);
     let mut a = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
     b.up("a").await;
-    assert_eq!(a.hear().await, Some(Frame::Link(LinkMessage::Ping)));
+    assert_eq!(a.next_frame().await, Some(Frame::Link(LinkMessage::Ping)));
     assert!(matches!(b.down("a").await, LinkError::Silent));
     assert_eq!(b.metric("links_ended_total{reason=\"silent\"}"), 1);
 }
@@ -166,11 +166,11 @@ async fn an_answered_ping_keeps_the_link() {
     b.up("a").await;
     // Longer than a silent link lives.
     for _ in 0..25 {
-        assert_eq!(a.hear().await, Some(Frame::Link(LinkMessage::Ping)));
-        a.say(&LinkMessage::Pong).await;
+        assert_eq!(a.next_frame().await, Some(Frame::Link(LinkMessage::Ping)));
+        a.send_link(&LinkMessage::Pong).await;
     }
-    a.say(&LinkMessage::Ping).await;
-    while let Some(frame) = a.hear().await {
+    a.send_link(&LinkMessage::Ping).await;
+    while let Some(frame) = a.next_frame().await {
         if frame == Frame::Link(LinkMessage::Pong) {
             break;
         }
@@ -202,7 +202,7 @@ async fn a_peer_that_takes_nothing_fills_its_queue() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_says_why() {
+async fn a_message_that_cannot_be_sent_has_a_reason() {
     let cluster = Cluster::new(&["a", "d"]);
     let mut dispatcher = cluster.node("d", &[("a", nowhere())]).await;
     let agent = cluster.node("a", &[("d", dispatcher.address)]).await;

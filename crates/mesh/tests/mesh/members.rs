@@ -70,7 +70,7 @@ async fn a_member_may_come_back_at_another_address() {
 }
 
 #[tokio::test]
-async fn who_was_learned_and_is_gone_is_forgotten_and_who_is_configured_is_not() {
+async fn a_learned_node_that_is_gone_is_forgotten_and_a_configured_one_is_not() {
     let cluster = Cluster::new(&["a", "b", "z"]);
     let limits = Limits {
         members_interval: Duration::from_millis(20),
@@ -93,7 +93,7 @@ async fn who_was_learned_and_is_gone_is_forgotten_and_who_is_configured_is_not()
 
 /// Members that were removed from the configured peers are still members.
 #[tokio::test]
-async fn a_reload_keeps_who_is_a_member_by_itself() {
+async fn a_reload_keeps_nodes_that_introduced_themselves() {
     let cluster = Cluster::new(&["a", "b"]);
     let a = cluster.open_node("a", &[], limits()).await;
     let b = cluster.open_node("b", &[("a", a.address)], limits()).await;
@@ -105,7 +105,7 @@ async fn a_reload_keeps_who_is_a_member_by_itself() {
 
 /// At the node that receives the order and at all others, with any configuration.
 #[tokio::test]
-async fn who_is_evicted_is_refused_everywhere_until_it_is_admitted() {
+async fn an_evicted_node_is_refused_everywhere_until_it_is_admitted() {
     let cluster = Cluster::new(&["a", "b", "c", "d"]);
     let mut d = cluster.node("d", &[("a", nowhere()), ("b", nowhere()), ("c", nowhere())]).await;
     let mut c = cluster.node("c", &[("a", nowhere()), ("b", nowhere()), ("d", d.address)]).await;
@@ -145,12 +145,12 @@ async fn who_is_evicted_is_refused_everywhere_until_it_is_admitted() {
 
 /// A node that was away gets the verdict from the first node that it links to, before all other messages.
 #[tokio::test]
-async fn who_was_away_is_told_ahead_of_all_else() {
+async fn a_node_that_was_away_gets_the_members_first() {
     let cluster = Cluster::new(&["a", "b"]);
     let b = cluster.node("b", &[("a", nowhere())]).await;
     b.mesh.evict(&name("c")).await.unwrap();
     let mut raw = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
-    match raw.hear().await {
+    match raw.next_frame().await {
         Some(Frame::Link(LinkMessage::Members(told))) => assert_eq!(told.verdicts[0].name, name("c")),
         other => panic!("{other:?}"),
     }
@@ -160,9 +160,9 @@ async fn who_was_away_is_told_ahead_of_all_else() {
     let admits = async {
         let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60;
         let verdict = Verdict { name: name("a"), at: soon, evicted: false, keys_by: None };
-        while !matches!(raw.hear().await, Some(Frame::Link(LinkMessage::Members(_)))) {}
-        raw.say(&LinkMessage::Members(Members { verdicts: vec![verdict], members: vec![] })).await;
-        while raw.hear().await.is_some() {}
+        while !matches!(raw.next_frame().await, Some(Frame::Link(LinkMessage::Members(_)))) {}
+        raw.send_link(&LinkMessage::Members(Members { verdicts: vec![verdict], members: vec![] })).await;
+        while raw.next_frame().await.is_some() {}
     };
     let (outcome, ()) = tokio::join!(order, admits);
     outcome.unwrap();
@@ -185,13 +185,13 @@ async fn an_eviction_goes_ahead_of_whatever_is_said_later() {
     };
     let hears = async {
         for raw in [&mut a, &mut b] {
-            let told = raw.hear().await;
+            let told = raw.next_frame().await;
             assert!(
                 matches!(&told, Some(Frame::Link(LinkMessage::Members(told))) if told.verdicts[0].name == name("a"))
             );
         }
-        assert_eq!(a.hear().await, None);
-        assert_eq!(b.hear().await, Some(Frame::Message(ship())));
+        assert_eq!(a.next_frame().await, None);
+        assert_eq!(b.next_frame().await, Some(Frame::Message(ship())));
     };
     let (outcome, (), ()) = tokio::join!(biased; c.mesh.evict(&evicted), sends, hears);
     outcome.unwrap();
@@ -208,7 +208,8 @@ async fn hostile_lists_do_no_harm() {
     let b = cluster.open_node("b", &[], limits()).await;
     let introduced = async |node: &str| {
         let mut raw = RawPeer::link(&cluster.identity(node), "b", b.address, 1).await;
-        raw.say(&LinkMessage::Members(Members { verdicts: vec![], members: vec![member(node, nowhere())] })).await;
+        raw.send_link(&LinkMessage::Members(Members { verdicts: vec![], members: vec![member(node, nowhere())] }))
+            .await;
         raw
     };
     let mut raw = introduced("a").await;
@@ -219,21 +220,21 @@ async fn hostile_lists_do_no_harm() {
     members.push(Member { heard_s: u32::MAX, ..member("c", nowhere()) });
     members.push(Member { since: 4_000_000_000, ..member("b", nowhere()) });
     members.push(member("d", nowhere()));
-    raw.say(&LinkMessage::Members(Members { verdicts: vec![], members })).await;
+    raw.send_link(&LinkMessage::Members(Members { verdicts: vec![], members })).await;
     until(|| source(&b, "d").is_some()).await;
     assert_eq!((source(&b, "b"), source(&b, "c")), (None, None));
 
     let many = (0..10_000).map(|number| member(&format!("n{number}"), nowhere())).collect();
-    raw.say(&LinkMessage::Members(Members { verdicts: vec![], members: many })).await;
+    raw.send_link(&LinkMessage::Members(Members { verdicts: vec![], members: many })).await;
     b.counts("links_ended_total{reason=\"bad_frame\"}", 1).await;
     assert!(b.mesh.peers().len() == 2);
 
     // A node that has to be dialed has to send its address. A node without the role of a member is refused.
     let mut silent = RawPeer::link(&cluster.identity("z"), "b", b.address, 1).await;
-    silent.say(&LinkMessage::Ping).await;
-    while silent.hear().await.is_some() {}
+    silent.send_link(&LinkMessage::Ping).await;
+    while silent.next_frame().await.is_some() {}
     b.counts(&refused("no_introduction"), 1).await;
     let mut c = introduced("c").await;
-    assert!(matches!(c.hear().await, Some(Frame::Link(LinkMessage::Members(told))) if told.members.len() == 4));
-    assert_eq!(c.hear().await, None);
+    assert!(matches!(c.next_frame().await, Some(Frame::Link(LinkMessage::Members(told))) if told.members.len() == 4));
+    assert_eq!(c.next_frame().await, None);
 }

@@ -217,8 +217,10 @@ impl RawPeer {
     pub(crate) async fn link(identity: &Identity, to: &str, address: SocketAddr, incarnation: u64) -> Self {
         let mut peer = Self::connect(identity, to, address).await;
         let hello = Hello::new(identity.node().clone(), identity.roles(), incarnation);
-        peer.say(&LinkMessage::Hello(hello)).await;
-        assert!(matches!(peer.hear().await, Some(Frame::Link(LinkMessage::Hello(hello))) if hello.node == name(to)));
+        peer.send_link(&LinkMessage::Hello(hello)).await;
+        assert!(
+            matches!(peer.next_frame().await, Some(Frame::Link(LinkMessage::Hello(hello))) if hello.node == name(to))
+        );
         peer
     }
 
@@ -227,7 +229,7 @@ impl RawPeer {
         soon(self.stream.flush()).await.unwrap();
     }
 
-    pub(crate) async fn say(&mut self, message: &LinkMessage) {
+    pub(crate) async fn send_link(&mut self, message: &LinkMessage) {
         let mut bytes = Vec::new();
         frame::encode_link(message, &mut bytes);
         self.write(&bytes).await;
@@ -240,7 +242,7 @@ impl RawPeer {
     }
 
     /// The next frame. `None`: the link has ended.
-    pub(crate) async fn hear(&mut self) -> Option<Frame> {
+    pub(crate) async fn next_frame(&mut self) -> Option<Frame> {
         loop {
             if let Some((frame, len)) = frame::decode(&self.received).unwrap() {
                 self.received.drain(..len);

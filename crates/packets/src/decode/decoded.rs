@@ -7,8 +7,8 @@ use crate::Segment;
 pub enum Decoded<'a> {
     Segment(Segment<'a>),
     /// The beginning of a segment, in the first fragment of its IP packet. `len` counts this fragment only. The length
-    /// of the other fragments is unknown, and those are not read. From a [`Reassembly`](super::Reassembly), `len` counts the fragments up
-    /// to this one.
+    /// of the other fragments is unknown, and those are not read. From a [`Reassembly`](super::Reassembly), `len`
+    /// counts the fragments up to this one.
     FirstFragment(Segment<'a>),
     /// No segment, or none that can be parsed.
     Other(Other),

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_allowed_and_not_denied_may_ask() {
+    fn only_allowed_and_not_denied_clients_are_served() {
         let networks = |networks: &[&str]| networks.iter().map(|network| network.parse().unwrap()).collect();
         let all = Access::default();
         let some = Access { allow: networks(&["10.0.0.0/8", "2001:db8::/32"]), deny: networks(&["10.9.0.0/16"]) };

@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn told(trusted: &[&str], client: &str) -> HeaderMap {
+    fn forwarded(trusted: &[&str], client: &str) -> HeaderMap {
         let client = Client::new(client.parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
         let trusted = TrustedProxies::new(trusted.iter().map(|network| network.parse().unwrap()).collect());
         let mut claimed = HeaderMap::new();
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn trusted_proxies_are_added_to() {
         for client in ["192.0.2.7:1", "[::ffff:192.0.2.7]:1"] {
-            let headers = told(&["10.0.0.0/8", "192.0.2.0/24"], client);
+            let headers = forwarded(&["10.0.0.0/8", "192.0.2.0/24"], client);
             assert_eq!(headers["forwarded"], "for=10.0.0.1, for=10.0.0.2, for=192.0.2.7");
             assert_eq!(headers["x-forwarded-for"], "10.0.0.1, 10.0.0.2, 192.0.2.7");
             assert_eq!(headers["x-forwarded-proto"], "http");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn others_are_not_believed() {
         for trusted in [&[][..], &["192.0.2.8/32", "10.0.0.0/8", "::/0"]] {
-            let headers = told(trusted, "192.0.2.7:1");
+            let headers = forwarded(trusted, "192.0.2.7:1");
             assert_eq!(headers["forwarded"], "for=192.0.2.7");
             assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
             assert_eq!(headers["x-forwarded-proto"], "https");

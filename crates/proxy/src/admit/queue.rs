@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_while_it_waits_is_forgotten() {
+    async fn a_request_cancelled_in_the_queue_is_removed() {
         let admission = one_at_a_time(None);
         let place = admission.enter("a", "/", CLIENT).await.unwrap();
         let waiting = admission.begin(Request { host: "a", path: "/", client: CLIENT }).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_just_as_it_is_told_passes_its_place_on() {
+    async fn a_request_cancelled_as_it_is_called_passes_its_slot_on() {
         let admission = one_at_a_time(None);
         let place = admission.enter("a", "/", CLIENT).await.unwrap();
         let gone = admission.begin(Request { host: "a", path: "/", client: CLIENT }).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_waited_too_long_is_told_to_come_again() {
+    async fn a_request_that_expires_gets_retry_after() {
         let admission = one_at_a_time(Some(Duration::from_secs(2)));
         let place = admission.enter("a", "/", CLIENT).await.unwrap();
         let begun = Instant::now();

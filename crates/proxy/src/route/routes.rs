@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_route_is_for_is_told() {
+    fn a_missing_route_names_host_or_path() {
         let routes = routes(&[("a", "/x"), ("127.0.0.1", "/"), ("[::1]", "/")]);
         assert_eq!(routes.find("b", "/x"), Err(NoRoute::Host));
         assert_eq!(routes.find("a", "/y"), Err(NoRoute::Path));

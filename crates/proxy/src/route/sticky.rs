@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn a_cookie_of_this_node_is_understood() {
         let stickiness = stickiness("pool", &SECRET);
         for origin in 0..2 {
             let mut headers = HeaderMap::new();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_was_told_is_passed_over() {
+    fn a_foreign_cookie_is_ignored() {
         let stickiness = stickiness("pool", &SECRET);
         for field in ["", "watari", "watari=", "watari=http://10.0.0.1", "watari=0", "=;=;", "WATARI=x"] {
             assert_eq!(stickiness.wanted(&cookie(field)), None, "{field}");

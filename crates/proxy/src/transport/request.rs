@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_told_who_the_client_is() {
+    fn the_origin_gets_the_address_of_the_client() {
         let head = rewritten(Version::HTTP_11, "/path?query", &[("host", "example.org"), ("accept", "*/*")]).unwrap();
         assert_eq!(head.uri, "/path?query");
         assert_eq!(

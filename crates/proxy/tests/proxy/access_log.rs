@@ -163,7 +163,7 @@ async fn it_is_logged_that_an_origin_broke_its_tunnel_off() {
 }
 
 #[tokio::test]
-async fn it_is_logged_that_nobody_used_a_tunnel() {
+async fn an_unused_tunnel_is_logged() {
     let origin = ScriptedOrigin::start([answer_and_stall(AGREED)]).await;
     let logged = Logged::new([origin.address], LogFormat::Json);
     let (_client, end) = join(logged.proxy.respond(get_echo(), &client()).await, Duration::from_millis(1));

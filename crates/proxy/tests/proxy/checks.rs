@@ -136,7 +136,7 @@ async fn what_checks_have_shown_holds_after_a_reload() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_well_all_are_tried() {
+async fn if_all_origins_are_unhealthy_all_are_tried() {
     let a = Origin::start("a").await;
     let fixture = fixture([a.address.clone()], by_http());
     a.set(500);

@@ -36,7 +36,7 @@ fn from(address: &str) -> Client {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_too_often_is_told_to_wait() {
+async fn a_client_over_its_rate_gets_retry_after() {
     let origin = ScriptedOrigin::start([ok(""), ok(""), ok("")]).await;
     let [requests, burst] = [1, 2].map(|count| NonZeroU32::new(count).unwrap());
     let rate = RateLimit { requests, per: Duration::from_hours(1), burst };

@@ -19,7 +19,7 @@ use crate::common::{
 };
 
 /// Short timeouts, for waits that end with an error.
-fn impatient() -> Limits {
+fn short_timeouts() -> Limits {
     Limits { response_timeout: Duration::from_millis(30), body_timeout: Duration::from_millis(30), ..Limits::default() }
 }
 
@@ -91,7 +91,7 @@ async fn connecting_takes_no_longer_than_allowed() {
 #[tokio::test]
 async fn a_silent_origin_is_a_gateway_timeout() {
     let origin = ScriptedOrigin::start([Act::Ignore]).await;
-    let fixture = Fixture::new([origin.address], impatient());
+    let fixture = Fixture::new([origin.address], short_timeouts());
     assert_eq!(fixture.get().await, (504, Ok("Gateway Timeout\n".into())));
     fixture.assert_metric("watari_proxy_failures_total{reason=\"response_timeout\"} 1");
 }
@@ -216,7 +216,7 @@ async fn a_body_cut_short_does_not_end_cleanly() {
 #[tokio::test]
 async fn a_body_that_stalls_does_not_end_cleanly() {
     let origin = ScriptedOrigin::start([answer_and_stall("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")]).await;
-    let fixture = Fixture::new([origin.address], impatient());
+    let fixture = Fixture::new([origin.address], short_timeouts());
     assert_eq!(fixture.get().await, (200, Err("the origin stopped in the middle of its response".into())));
 }
 
@@ -275,7 +275,7 @@ async fn an_upload_cut_short_is_the_clients_fault() {
 #[tokio::test]
 async fn an_upload_that_stalls_is_the_clients_fault() {
     let origin = ScriptedOrigin::start([ok("")]).await;
-    let fixture = Fixture::new([origin.address], impatient());
+    let fixture = Fixture::new([origin.address], short_timeouts());
     let (pieces, request) = upload();
     pieces.send(Ok(Frame::data("half".into()))).unwrap();
     let answer = read(fixture.respond(request).await).await;
@@ -319,7 +319,7 @@ async fn an_upload_that_crawls_is_the_clients_fault() {
 #[tokio::test]
 async fn an_origin_that_does_not_take_an_upload_is_at_fault() {
     let origin = ScriptedOrigin::start([Act::Ignore]).await;
-    let fixture = Fixture::new([origin.address], impatient());
+    let fixture = Fixture::new([origin.address], short_timeouts());
     let (pieces, request) = upload();
     // More than the buffers of both ends hold.
     let piece = Bytes::from(vec![0; 1 << 20]);

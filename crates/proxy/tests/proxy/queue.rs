@@ -150,7 +150,7 @@ async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
 }
 
 #[tokio::test]
-async fn who_waits_waits_on_as_a_reload_says() {
+async fn waiting_requests_follow_a_reload() {
     let (busy, other) = (ScriptedOrigin::start([ok("first")]).await, ScriptedOrigin::start([ok("second")]).await);
     let pool = |max| PoolConfig {
         queue: Some(queue(limits(max, None))),
@@ -186,7 +186,7 @@ async fn each_pattern_has_its_own_limit() {
 }
 
 #[tokio::test]
-async fn it_is_counted_who_is_there_who_waits_and_who_got_no_place() {
+async fn requests_in_progress_waiting_and_refused_are_counted() {
     let origin = ScriptedOrigin::start([ok("slow"), ok("next")]).await;
     let of_rule = |pattern: &str, waiting_max, wait_max_ms: Option<u64>| {
         let wait_max = wait_max_ms.map(Duration::from_millis);

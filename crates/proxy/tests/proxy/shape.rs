@@ -255,7 +255,7 @@ async fn pages_are_compressed() {
 }
 
 #[tokio::test]
-async fn who_takes_no_coding_gets_none() {
+async fn a_client_that_accepts_no_coding_gets_none() {
     for accepts in ["identity", "br", "gzip;q=0", "gzip;q=0.5, identity"] {
         let response = compressed(page("ETag: \"a\"\r\n", 30_000), accepts).await;
         assert_eq!((field(&response, "content-encoding"), field(&response, "etag")), (None, Some("\"a\"")));

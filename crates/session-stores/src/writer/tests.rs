@@ -59,7 +59,7 @@ fn what_is_queued_is_written_when_it_is_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_dropped_and_nobody_waits() {
+async fn entries_over_the_limit_are_dropped_without_a_wait() {
     let (_dir, database) = database();
     let writer = Writer::start_with(database, || 0, 10, 2).unwrap();
     let held = hold(&writer.database);

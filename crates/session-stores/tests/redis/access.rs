@@ -27,18 +27,18 @@ fn credentials(dir: &Path, username: &str, password: &str) -> RedisCredentials {
 async fn a_user_needs_three_commands() {
     let (dir, server) = (tempfile::tempdir().unwrap(), Server::start_with(|_| USER.to_owned()).await);
     let credentials = Some(credentials(dir.path(), "watari", "geheim\n"));
-    let redis = connected(RedisSettings { credentials, ..patient(&server.url()) }).await;
+    let redis = connected(RedisSettings { credentials, ..settings_with_long_timeout(&server.url()) }).await;
     redis.put(&[entry(1)], NOW).await.unwrap();
     assert_eq!(redis.get(&[key(1)], NOW).await.unwrap(), [entry(1)]);
     assert_eq!(redis.take(&key(1), NOW).await.unwrap(), Some(entry(1)));
 }
 
 #[tokio::test]
-async fn who_may_not_is_refused() {
+async fn a_user_without_permission_is_refused() {
     let more = USER.replace("+getdel", "");
     let (dir, server) = (tempfile::tempdir().unwrap(), Server::start_with(|_| more).await);
     let credentials = Some(credentials(dir.path(), "watari", "geheim"));
-    let redis = connected(RedisSettings { credentials, ..patient(&server.url()) }).await;
+    let redis = connected(RedisSettings { credentials, ..settings_with_long_timeout(&server.url()) }).await;
     let error = redis.take(&key(1), NOW).await.unwrap_err();
     assert!(matches!(&error, RedisError::Refused(why) if why.contains("getdel")), "{error}");
 }
@@ -54,7 +54,7 @@ pub(crate) async fn is_turned_away(settings: RedisSettings) {
 #[tokio::test]
 async fn a_wrong_password_opens_nothing() {
     let (dir, server) = (tempfile::tempdir().unwrap(), Server::start_with(|_| USER.to_owned()).await);
-    let settings = patient(&server.url());
+    let settings = settings_with_long_timeout(&server.url());
     is_turned_away(settings.clone()).await;
     for (username, password) in [("watari", "Geheim"), ("somebody", "geheim")] {
         let credentials = Some(credentials(dir.path(), username, password));
@@ -65,14 +65,14 @@ async fn a_wrong_password_opens_nothing() {
 #[tokio::test]
 async fn a_server_may_come_later() {
     let address = LoopbackAddresses::draw().take();
-    is_turned_away(patient(&format!("redis://{address}"))).await;
-    is_turned_away(patient("redis://no-such-host.invalid")).await;
+    is_turned_away(settings_with_long_timeout(&format!("redis://{address}"))).await;
+    is_turned_away(settings_with_long_timeout("redis://no-such-host.invalid")).await;
 }
 
 #[tokio::test]
 async fn a_server_that_was_killed_is_found_again() {
     let mut server = Server::start().await;
-    let redis = connected(patient(&server.url())).await;
+    let redis = connected(settings_with_long_timeout(&server.url())).await;
     for round in 1..=3 {
         redis.put(&[entry(1)], NOW).await.unwrap();
         server.kill();

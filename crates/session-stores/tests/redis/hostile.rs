@@ -15,14 +15,14 @@ const LONG: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn a_server_that_says_nothing_is_none() {
     let fake = Fake::start(Manners::Mute).await;
-    is_turned_away(patient(&fake.url())).await;
+    is_turned_away(settings_with_long_timeout(&fake.url())).await;
 }
 
 #[tokio::test]
 async fn only_the_first_waits_for_a_server_that_stops_answering() {
     let fake = Fake::start(Manners::Deaf).await;
     let wait = Duration::from_millis(250);
-    let redis = connected(RedisSettings { timeout: wait, ..patient(&fake.url()) }).await;
+    let redis = connected(RedisSettings { timeout: wait, ..settings_with_long_timeout(&fake.url()) }).await;
     let begun = Instant::now();
     assert_eq!(redis.get(&[key(1)], NOW).await, Err(RedisError::TimedOut(wait)));
     assert!(begun.elapsed() >= wait);
@@ -34,9 +34,9 @@ async fn only_the_first_waits_for_a_server_that_stops_answering() {
 }
 
 #[tokio::test]
-async fn all_who_wait_are_told_when_a_server_hangs_up() {
+async fn all_waiting_calls_fail_when_a_server_closes() {
     let fake = Fake::start(Manners::HangUp).await;
-    let redis = connected(RedisSettings { timeout: LONG, ..patient(&fake.url()) }).await;
+    let redis = connected(RedisSettings { timeout: LONG, ..settings_with_long_timeout(&fake.url()) }).await;
     let (keys, entries) = ([key(1)], [entry(1)]);
     let (one, other) = tokio::join!(redis.get(&keys, NOW), redis.put(&entries, NOW));
     for error in [one.unwrap_err(), other.unwrap_err()] {
@@ -76,7 +76,7 @@ async fn garbage_is_an_error_and_nothing_worse() {
     for bytes in garbage() {
         let fake = Fake::start(Manners::Say(bytes.clone())).await;
         // An incomplete response could become complete, so the node waits.
-        let settings = RedisSettings { timeout: Duration::from_secs(2), ..patient(&fake.url()) };
+        let settings = RedisSettings { timeout: Duration::from_secs(2), ..settings_with_long_timeout(&fake.url()) };
         let redis = connected(settings).await;
         let got = redis.get(&[key(1)], NOW).await;
         let error = got.expect_err(&String::from_utf8_lossy(&bytes));
@@ -91,7 +91,7 @@ async fn a_server_cannot_send_without_end() {
         [b"+", b"$500000000\r\n", b"*1\r\n$9223372036854775807\r\n", b"-", b"*9223372036854775807\r\n+"];
     for bytes in beginnings {
         let fake = Fake::start(Manners::Endless(bytes.to_vec())).await;
-        let redis = connected(RedisSettings { timeout: LONG, ..patient(&fake.url()) }).await;
+        let redis = connected(RedisSettings { timeout: LONG, ..settings_with_long_timeout(&fake.url()) }).await;
         let error = redis.get(&[key(1)], NOW).await.unwrap_err();
         assert!(matches!(error, RedisError::Lost(_)), "{error}");
         // Some more fits into the buffers of the sockets.
@@ -103,7 +103,7 @@ async fn a_server_cannot_send_without_end() {
 async fn an_error_is_a_refusal_whatever_it_says() {
     for bytes in [&b"-ERR no\r\n"[..], b"-MOVED 1 10.0.0.1:6379\r\n", b"-\r\n", b"-WHATEVER\r\n"] {
         let fake = Fake::start(Manners::Say(bytes.to_vec())).await;
-        let redis = connected(patient(&fake.url())).await;
+        let redis = connected(settings_with_long_timeout(&fake.url())).await;
         let error = redis.get(&[key(1)], NOW).await.unwrap_err();
         assert!(matches!(error, RedisError::Refused(_)), "{error}");
         assert!(redis.is_connected());

@@ -26,7 +26,7 @@ async fn connected(settings: RedisSettings) -> Redis {
 }
 
 /// Settings for a slow machine.
-fn patient(url: &str) -> RedisSettings {
+fn settings_with_long_timeout(url: &str) -> RedisSettings {
     RedisSettings { timeout: Duration::from_secs(20), ..RedisSettings::from_url(url, None, None).unwrap() }
 }
 

@@ -11,7 +11,10 @@ use crate::server::Server;
 #[tokio::test]
 async fn what_was_put_is_found_by_all_nodes() {
     let server = Server::start().await;
-    let (one, other) = (connected(patient(&server.url())).await, connected(patient(&server.url())).await);
+    let (one, other) = (
+        connected(settings_with_long_timeout(&server.url())).await,
+        connected(settings_with_long_timeout(&server.url())).await,
+    );
     one.put(&[entry(1), entry(2)], NOW).await.unwrap();
     assert_eq!(other.get(&[key(2), key(3), key(1)], NOW).await.unwrap(), [entry(2), entry(1)]);
     let newer = Entry { value: vec![0xff; VALUE_MAX], ..entry(1) };
@@ -23,7 +26,7 @@ async fn what_was_put_is_found_by_all_nodes() {
 #[tokio::test]
 async fn what_has_expired_is_not_found_and_leaves() {
     let server = Server::start().await;
-    let redis = connected(patient(&server.url())).await;
+    let redis = connected(settings_with_long_timeout(&server.url())).await;
     let past = Entry { expires: NOW, ..entry(2) };
     redis.put(&[entry(1), past], NOW).await.unwrap();
     assert_eq!(redis.get(&[key(1)], NOW + 99).await.unwrap(), [entry(1)]);
@@ -37,9 +40,13 @@ async fn what_has_expired_is_not_found_and_leaves() {
 }
 
 #[tokio::test]
-async fn of_all_who_take_one_gets_it() {
+async fn one_of_concurrent_takes_gets_the_entry() {
     let server = Server::start().await;
-    let nodes = [connected(patient(&server.url())).await, connected(patient(&server.url())).await].map(Arc::new);
+    let nodes = [
+        connected(settings_with_long_timeout(&server.url())).await,
+        connected(settings_with_long_timeout(&server.url())).await,
+    ]
+    .map(Arc::new);
     for number in 0..20 {
         nodes[0].put(&[entry(number)], NOW).await.unwrap();
         let takes = (0..10).map(|at| {
@@ -57,8 +64,10 @@ async fn of_all_who_take_one_gets_it() {
 #[tokio::test]
 async fn each_database_is_one_of_its_own() {
     let server = Server::start().await;
-    let (one, other) =
-        (connected(patient(&server.url())).await, connected(patient(&format!("{}/5", server.url()))).await);
+    let (one, other) = (
+        connected(settings_with_long_timeout(&server.url())).await,
+        connected(settings_with_long_timeout(&format!("{}/5", server.url()))).await,
+    );
     one.put(&[entry(1)], NOW).await.unwrap();
     assert_eq!(other.get(&[key(1)], NOW).await.unwrap(), []);
 }
@@ -66,7 +75,7 @@ async fn each_database_is_one_of_its_own() {
 #[tokio::test]
 async fn values_of_others_are_none() {
     let server = Server::start().await;
-    let redis = connected(patient(&server.url())).await;
+    let redis = connected(settings_with_long_timeout(&server.url())).await;
     let mut admin = server.admin().await;
     let () = admin.set(name(1), "what somebody has written").await.unwrap();
     let () = admin.set(name(2), vec![1; 9 + VALUE_MAX + 1]).await.unwrap();
@@ -84,7 +93,7 @@ async fn values_of_others_are_none() {
 #[tokio::test]
 async fn a_server_without_room_refuses() {
     let server = Server::start_with(|_| "maxmemory 1\nmaxmemory-policy noeviction\n".to_owned()).await;
-    let redis = connected(patient(&server.url())).await;
+    let redis = connected(settings_with_long_timeout(&server.url())).await;
     let error = redis.put(&[entry(1)], NOW).await.unwrap_err();
     assert!(matches!(error, RedisError::Refused(_)), "{error}");
     assert_eq!((redis.get(&[key(1)], NOW).await.unwrap(), redis.counters().refused), (vec![], 1));

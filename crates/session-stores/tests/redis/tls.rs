@@ -66,7 +66,7 @@ impl Site {
 }
 
 fn settings(server: &Server, tls: RedisTls) -> RedisSettings {
-    RedisSettings { tls: Some(tls), ..patient(&server.url()) }
+    RedisSettings { tls: Some(tls), ..settings_with_long_timeout(&server.url()) }
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn both_sides_show_certificates() {
 }
 
 #[tokio::test]
-async fn strangers_are_turned_away() {
+async fn untrusted_certificates_are_refused() {
     let (site, other) = (Site::new(), Site::new());
     let server = site.server().await;
     let (chain, key) = other.issue("node.test");
@@ -91,7 +91,7 @@ async fn strangers_are_turned_away() {
     {
         is_turned_away(settings(&server, tls.unwrap())).await;
     }
-    is_turned_away(patient(&server.url())).await;
+    is_turned_away(settings_with_long_timeout(&server.url())).await;
 }
 
 #[tokio::test]

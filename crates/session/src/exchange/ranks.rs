@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_or_goes_changes_no_order_of_others() {
+    fn a_member_that_joins_or_leaves_does_not_reorder_others() {
         let (before, after) = (ranks(6), ranks(7));
         for number in 0..200 {
             let mut order = after.first(&key(number), 7);

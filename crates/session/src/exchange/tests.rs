@@ -127,7 +127,7 @@ fn spent(request: u64, granted: bool) -> Message {
 }
 
 #[test]
-fn strangers_are_not_heard() {
+fn messages_of_other_nodes_are_ignored() {
     let mut exchange = owner(0);
     let put = put(1, vec![sent(key([0, 1]))]);
     assert_eq!(exchange.on_message(START, &name(9), put.clone()), []);
@@ -144,7 +144,7 @@ fn only_what_is_kept_is_acknowledged() {
 }
 
 #[test]
-fn who_is_asked_says_what_is_kept_and_has_not_expired() {
+fn a_get_is_answered_with_the_stored_sessions_that_have_not_expired() {
     let mut exchange = owner(0);
     let (kept, expired, unknown) = (key([0, 1]), key([0, 2]), key([0, 3]));
     exchange.put(START, vec![session(kept), (expired, Session { expires: START.unix_s + 1, ..session_of(0) })]);
@@ -154,7 +154,7 @@ fn who_is_asked_says_what_is_kept_and_has_not_expired() {
 }
 
 #[test]
-fn messages_beyond_the_bounds_are_not_heard() {
+fn messages_beyond_the_bounds_are_ignored() {
     let mut exchange = owner(0);
     let many = vec![sent(key([0, 1])); SESSIONS_MAX + 1];
     assert_eq!(exchange.on_message(START, &name(1), put(1, many)), []);

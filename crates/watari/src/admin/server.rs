@@ -202,7 +202,7 @@ mod tests {
             self.dir.path().join("admin.sock")
         }
 
-        async fn say(&self, line: &[u8]) -> Answer {
+        async fn request(&self, line: &[u8]) -> Answer {
             let mut stream = UnixStream::connect(self.path()).await.unwrap();
             stream.write_all(line).await.unwrap();
             let mut answer = Vec::new();
@@ -241,7 +241,7 @@ mod tests {
             (&long[..QUESTION_LEN_MAX as usize], "one line of at most"),
         ];
         for (line, expected) in cases {
-            match running.say(line).await {
+            match running.request(line).await {
                 Answer::Error(sentence) => assert!(sentence.contains(expected), "{sentence}"),
                 other => panic!("{other:?}"),
             }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_redirected_needs_a_file_too() {
+    fn a_redirected_client_needs_a_file_too() {
         let mut one = dispatcher(1_000);
         assert_eq!(fit(Some(RESERVE + 26 + 225 + 50), 50, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_could_take_nobody_does_not_start() {
+    fn a_node_without_files_for_a_client_does_not_start() {
         assert_eq!(fit(Some(RESERVE), 0, Some(&mut dispatcher(1)), None), Err(TooFewFiles { files: RESERVE }));
         assert_eq!(fit(Some(20), 0, None, Some(&mut agent(8_000, 2_048))), Err(TooFewFiles { files: 20 }));
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_shares_its_port_with_nobody_else() {
+    fn a_group_of_listeners_has_its_port_alone() {
         let group = bind_group("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let address = group[0].local_addr().unwrap();
         assert!(group.iter().all(|listener| listener.local_addr().unwrap() == address));

@@ -70,7 +70,7 @@ fn a_link_that_is_switched_is_followed() {
 
 /// The agent serves an expired certificate: a refusal would make the other certificate unusable, too.
 #[test]
-fn a_certificate_that_has_expired_is_told_by_check_log_and_metric() {
+fn an_expired_certificate_is_reported_by_check_log_and_metric() {
     const METRIC: &str = "watari_certificate_expiry_timestamp_seconds";
     const SENTENCE: &str = "expired at 2021-01-01T00:00:00Z";
     let cluster = Cluster::start(&Plan::default());

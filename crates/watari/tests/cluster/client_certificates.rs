@@ -75,7 +75,7 @@ fn a_client_without_a_required_certificate_is_refused() {
 fn a_certificate_of_another_authority_is_refused() {
     for demand in ["optional", "required"] {
         let cluster = cluster(demand);
-        let stranger = Authority::of_strangers().issue_to_client("client.test");
+        let stranger = Authority::of_another_authority().issue_to_client("client.test");
         for (taste, refused) in tastes(Some(&stranger)).iter().zip(1..) {
             check_refused(&cluster, taste, "UnknownCA", ("bad_client_certificate", refused));
         }

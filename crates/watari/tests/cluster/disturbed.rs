@@ -143,7 +143,7 @@ fn a_target_that_dies_before_it_answers_costs_no_connection() {
 /// not get wrong data.
 /// not be deceived.
 #[test]
-fn a_target_that_dies_after_it_answered_deceives_nobody() {
+fn a_target_that_dies_after_its_answer_does_no_harm() {
     let mut moving = Undecided::begin(ABORTED_LATE);
     moving.hold_unheard();
     moving.target().kill();
@@ -233,7 +233,7 @@ fn a_key_update_in_a_move_is_opened_by_the_target() {
 }
 
 #[test]
-fn agents_that_cannot_talk_keep_their_connections() {
+fn agents_without_a_link_keep_their_connections() {
     let plan = Plan { dispatcher_limits: ABORTED_SOON, tapped_links: &[(SOURCE, TARGET)], ..Plan::default() };
     let cluster = Cluster::start(&plan);
     let link = cluster.tap("a1-a2");

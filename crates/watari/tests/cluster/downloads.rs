@@ -117,7 +117,7 @@ fn curl_uploads_in_every_manner() {
 
 /// curl 7 reports a stream that is reset after its response as failed, and would not show the status.
 #[test]
-fn curl_sees_the_answer_to_an_upload_that_nobody_wants() {
+fn curl_sees_the_answer_to_a_refused_upload() {
     let cluster = Cluster::start(&Plan { content: Content::Files(&[SMALL]), ..Plan::default() });
     let mut caller = Caller { cluster: &cluster, expected: Expected::default() };
     let file = cluster.dir().join("upload");

@@ -105,7 +105,7 @@ fn a_get_is_answered_before_finished_and_a_put_behind_it() {
             let fields = http.take_text().unwrap();
             assert!(fields.contains("early-data: 1"), "{fields}");
             until("the upload has come", || requests() == before + 2);
-            assert!(http.stream.hears_nothing());
+            assert!(http.stream.has_nothing_to_read());
             assert!(cluster.connections().iter().all(|connection| connection.version.is_none()));
             http.stream.finish();
             assert!(http.stream.is_accepted());
@@ -150,7 +150,7 @@ fn a_recorded_flight_is_answered_once_in_the_whole_cluster() {
 }
 
 #[test]
-fn nobody_else_approves_for_an_agent_that_is_gone_or_new() {
+fn no_other_agent_approves_for_one_that_is_gone_or_new() {
     for is_new in [false, true] {
         let cluster = cluster(ON[1]);
         let client = client(b"http/1.1");
@@ -286,7 +286,7 @@ fn check_openssl(early: &[u8]) {
         SClient::start(cluster.clients.any(), cluster.service, &cluster.site_ca(), &arguments)
     };
     let mut first = start(&["-sess_out", session.to_str().unwrap()]);
-    first.say(&get_bytes(40, 1));
+    first.send(&get_bytes(40, 1));
     first.wait_for(&pattern(1, 0..40));
     drop(first);
     for (sentence, is_answered) in [("Early data was accepted", true), ("Early data was rejected", false)] {
@@ -296,7 +296,7 @@ fn check_openssl(early: &[u8]) {
         if is_answered {
             client.wait_for(&pattern(3, 0..40));
         } else {
-            client.say(&get_bytes(40, 5));
+            client.send(&get_bytes(40, 5));
             client.wait_for(&pattern(5, 0..40));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::clients::http::Http;
 use crate::clients::openssl::SClient;
-use crate::clients::raw::{alert, listen, say};
+use crate::clients::raw::{alert, exchange, listen};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan, SharedCluster};
@@ -56,7 +56,7 @@ impl Scene {
     fn check_refused(&mut self, bytes: &[u8], expected: u8, cause: &str, sentence: &str) {
         let before = self.cluster.count_on_agents(FAILED, cause);
         let client = self.cluster.clients.any();
-        let answer = say(&mut dial(client, self.cluster.service).unwrap(), bytes);
+        let answer = exchange(&mut dial(client, self.cluster.service).unwrap(), bytes);
         assert_eq!(alert(&answer), expected, "{cause}");
         self.check_reported(FAILED, cause, before, client, sentence);
         self.check_undisturbed();

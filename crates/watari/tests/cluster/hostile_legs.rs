@@ -97,7 +97,7 @@ fn headers_that_are_no_preface_are_refused() {
 }
 
 #[test]
-fn a_leg_that_says_nothing_is_not_waited_for() {
+fn a_silent_leg_is_closed() {
     let scene = Scene::set();
     let before = scene.agent().count(REFUSED, "slow");
     let mut leg = TcpStream::connect(scene.agent().legs).unwrap();

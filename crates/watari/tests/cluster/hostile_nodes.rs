@@ -65,7 +65,7 @@ fn check_logged(node: &Node, words: &[&str]) {
 
 /// All reasons for which a node refuses a peer before its first message.
 #[test]
-fn strangers_are_refused() {
+fn nodes_of_another_authority_are_refused() {
     let mut scene = Scene::set();
     let foreign = scene.cluster.dir().join("foreign");
     std::fs::create_dir(&foreign).unwrap();
@@ -103,7 +103,7 @@ fn config(cluster: &Cluster, shown: Option<&Path>) -> Arc<ClientConfig> {
 }
 
 #[test]
-fn a_node_that_is_not_what_it_says_is_refused() {
+fn a_node_with_a_false_name_or_role_is_refused() {
     let mut scene = Scene::set();
     let roles = BTreeSet::from([Role::Agent]);
     let honest = Hello::new(name(GUEST_AGENT), &roles, 1);
@@ -113,7 +113,7 @@ fn a_node_that_is_not_what_it_says_is_refused() {
     for (hello, reason) in [(false_role, "false_role"), (false_name, "false_name"), (too_new, "no_common_version")] {
         let config = identity(&scene.cluster, GUEST_AGENT).client_config().clone();
         let mut link = Guest::connect(config, scene.agent()).unwrap();
-        link.say_link(&LinkMessage::Hello(hello));
+        link.send_link(&LinkMessage::Hello(hello));
         // The agent sends only its own hello.
         assert!(matches!(link.next_frame().unwrap(), Frame::Link(LinkMessage::Hello(_))));
         link.next_frame().unwrap_err();
@@ -125,7 +125,7 @@ fn a_node_that_is_not_what_it_says_is_refused() {
 
 /// A dispatcher may hold no state of a connection, and so may not ship one. An agent may not decide.
 #[test]
-fn a_node_may_say_only_what_its_role_may() {
+fn a_node_may_send_only_the_messages_of_its_role() {
     let mut scene = Scene::set();
     let (connection, epoch) = (scene.connection, Epoch(1));
     let ship = Message::from(AgentToAgent::Ship(Box::new(garbage_ship(connection, b""))));
@@ -144,7 +144,7 @@ fn check_forbidden(scene: &mut Scene, guest: &str, messages: &[Message]) {
     for message in messages {
         let dropped = || scene.agent().count("watari_mesh_messages_dropped_total", "forbidden");
         let before = dropped();
-        link.say(message);
+        link.send(message);
         until("it is dropped", || dropped() == before + 1);
         let peer = format!("peer={guest}");
         check_logged(scene.agent(), &["roles do not allow it", &peer, message.kind().as_str()]);
@@ -154,19 +154,19 @@ fn check_forbidden(scene: &mut Scene, guest: &str, messages: &[Message]) {
 
 /// Messages of an agent about a connection that it does not serve.
 #[test]
-fn an_agent_has_no_say_in_connections_of_others() {
+fn an_agent_cannot_affect_connections_of_others() {
     let mut scene = Scene::set();
     let (connection, reason) = (scene.connection, AbortReason::Full);
     let (rx_offset, tail_offset, digest) = (0, 0, [0; 32]);
     let mut link = Guest::link(&scene.cluster, GUEST_AGENT, scene.cluster.dispatcher());
-    link.say(&Message::from(AgentToDispatcher::LegKey(LegKey {
+    link.send(&Message::from(AgentToDispatcher::LegKey(LegKey {
         id: 1,
         handshakes: true,
         key: SecretBytes::new(vec![1; 32]),
     })));
     for epoch in [0, 1, 2].map(Epoch) {
         let target = name(GUEST_AGENT);
-        link.say(&Message::from(AgentToDispatcher::Propose(Propose {
+        link.send(&Message::from(AgentToDispatcher::Propose(Propose {
             connection,
             epoch,
             target,
@@ -174,14 +174,14 @@ fn an_agent_has_no_say_in_connections_of_others() {
             tail_offset,
             digest,
         })));
-        link.say(&Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset, tail_offset, digest })));
-        link.say(&Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })));
-        link.say(&Message::from(AgentToDispatcher::Cancel(Cancel { connection, epoch, reason })));
-        link.say(&Message::from(AgentToDispatcher::Final(Final { connection, epoch, tx_offset: 0 })));
+        link.send(&Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset, tail_offset, digest })));
+        link.send(&Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })));
+        link.send(&Message::from(AgentToDispatcher::Cancel(Cancel { connection, epoch, reason })));
+        link.send(&Message::from(AgentToDispatcher::Final(Final { connection, epoch, tx_offset: 0 })));
     }
     // It answers the last question that needs an answer. So it has handled all messages before.
     let unknown = ConnectionId { boot: 1, number: 1 };
-    link.say(&Message::from(AgentToDispatcher::Held(Held {
+    link.send(&Message::from(AgentToDispatcher::Held(Held {
         connection: unknown,
         epoch: Epoch(1),
         rx_offset,
@@ -194,20 +194,20 @@ fn an_agent_has_no_say_in_connections_of_others() {
 
 /// Another dispatcher decides about its own connections only.
 #[test]
-fn a_dispatcher_has_no_say_in_connections_of_others() {
+fn a_dispatcher_cannot_affect_connections_of_others() {
     let mut scene = Scene::set();
     let connection = scene.connection;
     let mut link = Guest::link(&scene.cluster, GUEST_DISPATCHER, scene.agent());
     for epoch in [0, 1, 2].map(Epoch) {
-        link.say(&Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 0 })));
-        link.say(&Message::from(DispatcherToAgent::Committed(Decided { connection, epoch })));
-        link.say(&Message::from(DispatcherToAgent::Aborted(Aborted {
+        link.send(&Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 0 })));
+        link.send(&Message::from(DispatcherToAgent::Committed(Decided { connection, epoch })));
+        link.send(&Message::from(DispatcherToAgent::Aborted(Aborted {
             connection,
             epoch,
             reason: AbortReason::Timeout,
         })));
     }
-    link.say(&Message::from(DispatcherToAgent::Gone(connection)));
+    link.send(&Message::from(DispatcherToAgent::Gone(connection)));
     until("it has arrived", || scene.agent().count("watari_mesh_messages_received_total", "gone") == 1);
     scene.check_undisturbed();
 }
@@ -218,7 +218,7 @@ fn unknown_versions_and_kinds_are_answered() {
     let mut scene = Scene::set();
     let mut link = Guest::link(&scene.cluster, GUEST_AGENT, scene.agent());
     for (version, kind) in [(9, 20), (1, 99)] {
-        link.say_bytes(&[0, 0, 0, 5, version, kind, 1, 2, 3]);
+        link.send_bytes(&[0, 0, 0, 5, version, kind, 1, 2, 3]);
         let unsupported = Frame::Link(LinkMessage::Unsupported { version, kind });
         while link.next_frame().unwrap() != unsupported {}
     }
@@ -232,7 +232,7 @@ fn a_frame_that_is_too_long_ends_the_link() {
     let mut scene = Scene::set();
     let mut link = Guest::link(&scene.cluster, GUEST_AGENT, scene.agent());
     let len = u32::try_from(FRAME_LEN_MAX).unwrap();
-    link.say_bytes(&len.to_be_bytes());
+    link.send_bytes(&len.to_be_bytes());
     while link.next_frame().is_ok() {}
     until("it is counted", || scene.agent().count("watari_mesh_links_ended_total", "bad_frame") == 1);
     check_logged(scene.agent(), &["link down", GUEST_AGENT, "bad_frame"]);
@@ -252,7 +252,7 @@ fn a_ship_without_a_state_is_refused() {
     });
     for (number, state) in (1..).zip([&b""[..], b"\x01", &[0; 100], &[0xff; 4096]]) {
         let connection = ConnectionId { boot: 0x0bad, number };
-        agent.say(&Message::from(AgentToAgent::Ship(Box::new(garbage_ship(connection, state)))));
+        agent.send(&Message::from(AgentToAgent::Ship(Box::new(garbage_ship(connection, state)))));
         let refusal = Refused { connection, epoch: Epoch(1), reason: AbortReason::BadState };
         while dispatcher.next_message() != Message::from(AgentToDispatcher::Refused(refusal.clone())) {}
         assert_eq!(scene.agent().count("watari_agent_holds_refused_total", "bad_state"), number.cast_signed());

@@ -35,7 +35,7 @@ impl Scene {
 
     /// Sends `bytes`. Returns the status that the client gets, and whether its connection is closed. The data behind
     /// `bytes` must never become a request.
-    fn say(&self, bytes: &[u8]) -> (Option<u16>, bool) {
+    fn request(&self, bytes: &[u8]) -> (Option<u16>, bool) {
         let mut client = self.connect();
         // The agent may not read the rest any more.
         let _ = client.send(&[bytes, b"GET /smuggled HTTP/1.1\r\nhost: site.test\r\n\r\n"].concat());
@@ -115,7 +115,7 @@ fn heads_that_are_wrong_reach_no_origin() {
         (431, with_host(&many)),
     ];
     for (status, lines) in cases {
-        assert_eq!(scene.say(&request("POST", "/wrong", &lines)), (Some(status), true), "{lines:.200?}");
+        assert_eq!(scene.request(&request("POST", "/wrong", &lines)), (Some(status), true), "{lines:.200?}");
     }
     let host = with_host("\r\n");
     for (status, bytes) in [
@@ -137,11 +137,11 @@ fn heads_that_are_wrong_reach_no_origin() {
         (400, format!("POST /wrong HTTP/1.0\r\n{}", coding("chunked")).into_bytes()),
         (431, request("GET", &format!("/wrong{}", "x".repeat(66_000)), &host)),
     ] {
-        let (said, ends_cleanly) = scene.say(&bytes);
+        let (said, ends_cleanly) = scene.request(&bytes);
         assert_eq!((said, ends_cleanly), (Some(status), true), "{:.200?}", String::from_utf8_lossy(&bytes));
     }
     // HTTP/2 without ALPN gets no response at all.
-    assert_eq!(scene.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (None, true));
+    assert_eq!(scene.request(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (None, true));
     assert!(scene.origin.requests_with("wrong").is_empty() && scene.origin.requests_with("*").is_empty());
     assert!(scene.origin.requests_with("smuggled").is_empty());
 }
@@ -175,7 +175,7 @@ fn content_that_is_wrong_is_cut() {
     {
         let target = format!("/cut{number}-");
         let lines = with_host(&format!("transfer-encoding: chunked\r\n\r\n{content}"));
-        let (status, _) = scene.say(&request("POST", &target, &lines));
+        let (status, _) = scene.request(&request("POST", &target, &lines));
         assert!(matches!(status, Some(400) | None), "{content:.100?}: {status:?}");
         let came = scene.origin.requests_with(&target);
         assert!(came.iter().all(|request| !request.is_whole), "{content:.100?}: {came:?}");

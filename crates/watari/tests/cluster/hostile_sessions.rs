@@ -51,7 +51,7 @@ fn lies_about_sessions_do_no_harm() {
         }
         let mut liar = Guest::link(&cluster, GUEST_AGENT, cluster.node(AGENT));
         for lie in lies().into_iter().chain(lies()) {
-            liar.say(&lie);
+            liar.send(&lie);
         }
         for client in &clients() {
             assert!(!visit(&cluster, client).resumed);

@@ -53,11 +53,11 @@ fn the_server_answers_a_requested_key_update_with_its_own() {
         let mut client = SClient::start(source, cluster.service, &cluster.site_ca(), &["-tls1_3", "-msg"]);
         for (seed, command) in [(1, b"k\n"), (2, b"K\n"), (3, b"K\n")] {
             get(&mut client, seed);
-            client.say(command);
+            client.send(command);
             client.wait_for_notice("KEYUPDATE");
         }
         get(&mut client, 4);
-        client.say(b"Q\n");
+        client.send(b"Q\n");
         let printed = client.finish();
         let sent = printed.matches(">>> TLS 1.3, Handshake [length 0005], KeyUpdate").count();
         let received = printed.matches("<<< TLS 1.3, Handshake [length 0005], KeyUpdate").count();
@@ -71,7 +71,7 @@ fn renegotiation_is_refused() {
     check(|cluster, source| {
         let mut client = SClient::start(source, cluster.service, &cluster.site_ca(), &["-tls1_2", "-msg"]);
         get(&mut client, 1);
-        client.say(b"R\n");
+        client.send(b"R\n");
         client.wait_for_notice("no renegotiation");
         let printed = client.finish();
         assert!(printed.contains("<<< TLS 1.2, Alert [length 0002], warning no_renegotiation"), "{printed}");
@@ -79,6 +79,6 @@ fn renegotiation_is_refused() {
 }
 
 fn get(client: &mut SClient, seed: u64) {
-    client.say(format!("GET /bytes/4000?{seed} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
+    client.send(format!("GET /bytes/4000?{seed} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
     client.wait_for(&pattern(seed, 0..4000));
 }

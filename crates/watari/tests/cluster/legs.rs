@@ -84,7 +84,7 @@ fn thousands_of_connections_follow_each_other_on_the_same_legs() {
     assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_legs_refused_total", ""), 0);
     cluster.wait_until_idle();
-    until("what nobody uses is closed", || {
+    until("unused legs are closed", || {
         cluster.dispatcher().count(IDLE, "") == 0 && cluster.count_on_agents("watari_agent_legs_idle", "") == 0
     });
 }
@@ -161,7 +161,7 @@ fn an_agent_that_vanishes_with_legs_kept_costs_no_client() {
 
 /// The dispatcher writes nothing to a leg until the agent has learned that the leg is idle.
 #[test]
-fn a_decision_that_is_late_delays_nobody_else() {
+fn a_late_decision_delays_no_other_connection() {
     assert!((0..ATTEMPTS_MAX).any(|_| decides_late()), "no move was decided within `move_timeout`");
 }
 

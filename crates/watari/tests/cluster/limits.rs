@@ -42,7 +42,7 @@ fn a_dispatcher_resets_clients_over_its_limit() {
 /// A client is refused if its handshake would go to the full agent. A client with a handshake at another agent stays
 /// there, because a move that is not possible costs nothing.
 #[test]
-fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
+fn an_agent_over_its_limit_takes_no_client_and_nothing_is_lost() {
     let cluster = Cluster::start(&Plan { agent_limits: "connections_max = 5", ..Plan::default() });
     let connect = || {
         let source = cluster.clients.served_by("a2");
@@ -72,7 +72,7 @@ fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
 /// The silent client connects after the other one. So the other's handshake has had its full time when the silent
 /// client is closed.
 #[test]
-fn a_dispatcher_gives_up_who_does_no_handshake_and_nobody_else() {
+fn a_dispatcher_closes_only_clients_without_a_handshake() {
     let cluster = Cluster::start(&Plan { dispatcher_limits: "handshake_timeout = \"3s\"", ..Plan::default() });
     let stays = cluster.clients.served_by("a1");
     let mut client = Http::new(Tls::to_site(stays, cluster.service, &Taste::default()).unwrap());

@@ -152,7 +152,7 @@ fn hostile_lists_of_members_do_no_harm() {
         heard_s: 0,
     };
     let tell = |guest: &mut Guest, members| {
-        guest.say_link(&LinkMessage::Members(Members { verdicts: Vec::new(), members }));
+        guest.send_link(&LinkMessage::Members(Members { verdicts: Vec::new(), members }));
     };
     let mut guest = Guest::link(&cluster, GUEST_AGENT, agent);
     let own = Member { since: 4_000_000_000, ..member("a2", "127.0.0.1:1") };

@@ -45,7 +45,7 @@ fn a_client_sends_its_content_when_the_origin_wants_it() {
     }
     client.send(&put("/refused", asking)).unwrap();
     assert_eq!(client.read_head().unwrap().status, 413);
-    assert!(client.ends_cleanly(), "nobody knows whether content will follow");
+    assert!(client.ends_cleanly(), "it is unknown whether content will follow");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn halves_of_handshakes_are_refused_before_those_who_are_in_suffer() {
 }
 
 #[test]
-fn a_flood_of_handshakes_cuts_nobody() {
+fn a_flood_of_handshakes_cuts_no_connection() {
     let cluster = Cluster::start(&Plan::default());
     let mut bystander = bystander(&cluster);
     thread::scope(|scope| {

@@ -160,7 +160,7 @@ fn a_reset_goes_through_both_ways() {
 }
 
 #[test]
-fn who_does_not_say_or_has_nobody_to_go_to_is_reset() {
+fn a_client_without_a_name_or_backend_is_reset() {
     let listener = backend();
     let cluster = start_with(&listener, "handshake_timeout = \"300ms\"\nidle_timeout = \"400ms\"");
     let (_, mut silent) = connect(&cluster);

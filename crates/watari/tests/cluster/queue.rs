@@ -78,7 +78,7 @@ fn clients_wait_for_places_in_their_order() {
 }
 
 #[test]
-fn nobody_waits_for_ever_nor_without_a_queue() {
+fn waits_are_bounded_and_need_a_queue() {
     let (cluster, _residents) = full("queue_max = 1\nqueue_timeout = \"200ms\"");
     assert!(connect(&cluster).is_err());
     assert_eq!(cluster.dispatcher().count(REFUSED, "queue_timeout"), 1);

@@ -44,7 +44,7 @@ fn relayed(relay: IpAddr, service: SocketAddr, header: &[u8]) -> io::Result<Http
 }
 
 #[test]
-fn curl_says_who_it_is() {
+fn curl_sends_its_address_by_the_proxy_protocol() {
     let cluster = start("");
     let (ca, dir) = (cluster.site_ca(), cluster.dir());
     let [v4, v6] = cluster.for_relays;
@@ -59,7 +59,7 @@ fn curl_says_who_it_is() {
 }
 
 #[test]
-fn the_client_is_who_the_relay_says_it_is() {
+fn the_client_address_is_that_of_the_proxy_header() {
     let cluster = start("");
     let [v4, v6] = cluster.for_relays;
     let line = b"PROXY TCP6 2001:db8::5 2001:db8::6 5000 443\r\n";
@@ -110,7 +110,7 @@ fn limits_count_the_real_client() {
 }
 
 #[test]
-fn who_is_no_relay_or_lies_is_reset() {
+fn a_peer_that_is_no_relay_or_sends_a_bad_header_is_reset() {
     let cluster = start("proxy_header_timeout = \"500ms\"");
     let service = cluster.for_relays[0];
     let signature = b"\r\n\r\n\0\r\nQUIT\n";

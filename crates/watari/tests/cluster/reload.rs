@@ -213,7 +213,7 @@ fn peers_come_and_go() {
 }
 
 #[test]
-fn a_dispatcher_listens_where_it_is_told_to() {
+fn a_dispatcher_listens_at_the_reloaded_addresses() {
     let cluster = Cluster::start(&Plan::default());
     let mut resident = connect(&cluster, "a1");
     resident.download(1000, 1).unwrap();
@@ -271,7 +271,7 @@ fn the_level_of_the_log_changes() {
 
 /// The handshake policy, the limit on clients, and the list of agents.
 #[test]
-fn a_dispatcher_works_by_what_it_is_told() {
+fn a_dispatcher_applies_a_reload() {
     let cluster = Cluster::start(&Plan::default());
     let dispatcher = cluster.dispatcher();
     let usual = fs::read_to_string(dispatcher.config()).unwrap();

@@ -131,7 +131,7 @@ impl Drop for End<'_> {
 }
 
 #[test]
-fn agents_that_are_restarted_one_by_one_cut_nobody_and_forget_nothing() {
+fn a_rolling_restart_of_agents_cuts_no_connection_and_loses_no_session() {
     for town in BY_FILES.iter().chain([&BY_TICKETS]) {
         town.check_restarts(Node::terminate, 0);
     }

@@ -285,7 +285,7 @@ fn visit_by_openssl(cluster: &Cluster, arguments: &[&str]) -> bool {
     let source = cluster.clients.any();
     let arguments = [&["-quiet", "-ign_eof"], arguments].concat();
     let mut client = SClient::start(source, cluster.service, &cluster.site_ca(), &arguments);
-    client.say(format!("GET /bytes/5?1 HTTP/1.1\r\nHost: {SITE}\r\n\r\n").as_bytes());
+    client.send(format!("GET /bytes/5?1 HTTP/1.1\r\nHost: {SITE}\r\n\r\n").as_bytes());
     client.wait_for(&pattern(1, 0..5));
     cluster.connection_of(source).resumed.unwrap()
 }

@@ -60,7 +60,7 @@ fn converse(cluster: &Cluster, source: IpAddr, arguments: &[&str]) -> Connection
     let arguments = [&["-quiet"], arguments].concat();
     let mut client = SClient::start(source, cluster.service, &cluster.site_ca(), &arguments);
     for seed in [1, 2] {
-        client.say(format!("GET /bytes/{LEN}?{seed} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
+        client.send(format!("GET /bytes/{LEN}?{seed} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
         client.wait_for(&pattern(seed, 0..LEN));
     }
     cluster.connection_of(source)

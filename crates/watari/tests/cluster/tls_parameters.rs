@@ -31,7 +31,7 @@ impl Caller<'_> {
     fn ask(&self, service: SocketAddr, arguments: &[&str]) -> String {
         let mut client = self.client(service, arguments);
         client.wait_for(b"Verify return code: 0 (ok)");
-        client.say(format!("GET /bytes/10?1 HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
+        client.send(format!("GET /bytes/10?1 HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes());
         client.wait_for(b"HTTP/1.1 200 OK");
         client.finish()
     }

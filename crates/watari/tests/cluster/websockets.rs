@@ -160,7 +160,7 @@ fn a_tunnel_says_why_it_stays_and_outlasts_a_drain() {
 }
 
 #[test]
-fn a_silent_tunnel_ends_and_nobody_takes_it_for_an_end() {
+fn a_silent_tunnel_is_cut_and_does_not_look_complete() {
     let cluster = Cluster::start(&Plan { agent_limits: "tunnel_timeout = \"1s\"", ..plan() });
     let mut socket = open(connect(&cluster, cluster.clients.any()), "/echo");
     check_echo(&mut socket, 100, 1);

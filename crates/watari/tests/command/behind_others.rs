@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::example::{block, set_up, shell, wait_until_linked};
-use crate::support::{Running, WAIT_MAX, own_loopback, told, watari};
+use crate::support::{Running, WAIT_MAX, next_notification, own_loopback, watari};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -62,7 +62,7 @@ impl Site {
         let readme = move_second_address(dir.path(), &readme);
         let nodes = NODES.map(|node| Running::start_node(dir.path(), &format!("{node}.toml")));
         for ((_, manager), node) in nodes.iter().zip(NODES) {
-            assert_eq!(told(manager), "READY=1");
+            assert_eq!(next_notification(manager), "READY=1");
             wait_until_linked(dir.path(), node);
         }
         let mut running: Vec<_> = nodes.into_iter().map(|(node, _)| node).collect();

@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use super::support::{Running, command, watari};
 
 #[test]
-fn nobody_there_is_told_and_fails() {
+fn an_unreachable_server_is_reported_and_fails() {
     let dir = tempdir().unwrap();
     // Bound but not listening: connections are refused, and no other process takes the port.
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -42,7 +42,7 @@ fn wrong_usage_says_what_and_where() {
 }
 
 #[test]
-fn too_few_files_are_told_before_anything_is_sent() {
+fn too_few_files_are_reported_before_anything_is_sent() {
     let dir = tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let output = Command::new("prlimit")

@@ -12,7 +12,7 @@ use super::support::watari;
 use super::terminal::Terminal;
 
 #[test]
-fn a_terminal_shows_a_run_until_somebody_ends_it() {
+fn a_terminal_shows_a_run_until_it_is_interrupted() {
     let dir = tempdir().unwrap();
     let url = server();
     let ends: [fn(&mut Terminal); 3] =

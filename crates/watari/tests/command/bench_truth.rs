@@ -142,7 +142,7 @@ fn tr_and_tc_are_those_on_the_wire() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let seen = packets(&fs::read_to_string(dir.path().join("packets")).unwrap());
-    let told = told(&fs::read_to_string(dir.path().join("connections.csv")).unwrap());
+    let told = parse_times(&fs::read_to_string(dir.path().join("connections.csv")).unwrap());
     assert_eq!((seen.len(), told.len()), (200, 200));
     let (mut tr, mut tc) = (Vec::new(), Vec::new());
     for (port, (told_tr, told_tc)) in told {
@@ -179,7 +179,7 @@ fn packets(text: &str) -> HashMap<u16, Seen> {
 }
 
 /// Tr and Tc in milliseconds, by the client's port.
-fn told(text: &str) -> BTreeMap<u16, (f64, f64)> {
+fn parse_times(text: &str) -> BTreeMap<u16, (f64, f64)> {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
     let at = |name: &str| names.iter().position(|known| *known == name).unwrap();

@@ -217,7 +217,7 @@ fn what_cannot_be_is_refused_before_it_takes_long() {
 }
 
 #[test]
-fn a_server_that_bears_nothing_is_told() {
+fn a_server_without_capacity_is_reported() {
     let dir = tempdir().unwrap();
     let url = format!("http://{}/", server_for_six());
     let brief =
@@ -249,7 +249,7 @@ fn a_server_that_bears_nothing_is_told() {
 }
 
 #[test]
-fn a_search_that_is_broken_off_tells_what_it_has() {
+fn an_interrupted_search_reports_its_results() {
     let dir = tempdir().unwrap();
     let url = format!("http://{}/", server_for_six());
     // The first measurement is short enough, and the search long enough.

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-use crate::support::{Ended, Running, WAIT_MAX, own_loopback, told, watari, write_key};
+use crate::support::{Ended, Running, WAIT_MAX, next_notification, own_loopback, watari, write_key};
 
 const HOST: &str = "site.test";
 /// More bytes than all buffers between an agent and a client that does not read.
@@ -49,7 +49,7 @@ impl Cluster {
         let service = format!("{ip}:8443").parse().unwrap();
         let cluster = Self { service, tls: trust(certificate), d1, a1, a2, _dir: dir };
         for node in [&cluster.d1, &cluster.a1, &cluster.a2] {
-            node.says("READY=1");
+            node.expects_notification("READY=1");
             until(|| node.list("nodes"), |nodes| nodes.iter().all(|node| node["up"] == true));
         }
         cluster.until("nodes", |nodes| nodes.iter().filter(|node| node["available"] == true).count() == 2);
@@ -117,8 +117,8 @@ impl Node {
     }
 
     /// Waits for the next message to the service manager.
-    pub(crate) fn says(&self, state: &str) {
-        assert_eq!(told(&self.manager), state);
+    pub(crate) fn expects_notification(&self, state: &str) {
+        assert_eq!(next_notification(&self.manager), state);
     }
 }
 

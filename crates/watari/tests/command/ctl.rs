@@ -77,7 +77,7 @@ fn origins() -> Value {
 }
 
 #[test]
-fn it_is_shown_who_waits_for_origins() {
+fn waiting_requests_of_origins_are_shown() {
     let (question, ended) = ctl(&["origins"], &json!({ "origins": origins() }));
     assert_eq!(question, json!({"version": 1, "topic": "origins"}));
     let expected = "
@@ -123,8 +123,8 @@ fn refusals_are_one_sentence() {
     let (_, ended) = ctl(&["status"], &json!({"nodes": []}));
     assert_eq!(ended.refused(1), "watari: the node on s sent an invalid answer");
     let dir = tempfile::tempdir().unwrap();
-    let nobody = watari(dir.path(), &["ctl", "--admin", "none", "status"]).refused(1);
-    assert!(nobody.starts_with("watari: no node answers on none: No such file or directory"), "{nobody}");
+    let failed = watari(dir.path(), &["ctl", "--admin", "none", "status"]).refused(1);
+    assert!(failed.starts_with("watari: no node answers on none: No such file or directory"), "{failed}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn orders_are_sent_as_they_are_written_down() {
 }
 
 #[test]
-fn a_reload_tells_what_has_changed() {
+fn a_reload_reports_the_changes() {
     let changes = json!([
         {"key": "agent.limits.requests_max", "old": null, "new": "77"},
         {"key": "peer[a2].mesh", "old": "\"192.0.2.2:1\"", "new": "\"192.0.2.3:1\""},

@@ -111,7 +111,7 @@ fn an_agent_that_is_terminated_gives_its_connections_away_first() {
     let mut cluster = Cluster::start();
     let mut clients: Vec<_> = (0..4).map(|_| cluster.client().0).collect();
     cluster.a1.process.signal(Signal::TERM);
-    cluster.a1.says("STOPPING=1");
+    cluster.a1.expects_notification("STOPPING=1");
     assert_eq!(cluster.a1.process.wait().code(), Some(0));
     for client in &mut clients {
         client.page();
@@ -125,7 +125,7 @@ fn an_agent_that_is_terminated_finishes_its_handshakes_first() {
     // Handshakes go to the agents in turn: one of these is at a1.
     let mut clients = [cluster.greeted_client(), cluster.greeted_client()];
     cluster.a1.process.signal(Signal::TERM);
-    cluster.a1.says("STOPPING=1");
+    cluster.a1.expects_notification("STOPPING=1");
     cluster.until("nodes", |nodes| nodes.iter().any(|node| node["draining"] == true));
     for client in &mut clients {
         client.page();
@@ -144,7 +144,7 @@ fn a_second_signal_ends_an_agent_at_once() {
         let mut client = cluster.client_on("a1");
         client.begin_large();
         cluster.a1.process.signal(Signal::TERM);
-        cluster.a1.says("STOPPING=1");
+        cluster.a1.expects_notification("STOPPING=1");
         // The drain waits for the end of the download.
         cluster.until("nodes", |nodes| nodes.iter().any(|node| node["draining"] == true));
         cluster.a1.process.signal(second);

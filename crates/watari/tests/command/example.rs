@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::{Running, WAIT_MAX, own_loopback, told, watari};
+use crate::support::{Running, WAIT_MAX, next_notification, own_loopback, watari};
 
 #[test]
 fn two_agents_run_as_the_readme_says() {
@@ -42,7 +42,7 @@ fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
     }
     let running = nodes.map(|node| Running::start_node(dir.path(), &format!("{node}.toml")));
     for ((_, manager), node) in running.iter().zip(nodes) {
-        assert_eq!(told(manager), "READY=1");
+        assert_eq!(next_notification(manager), "READY=1");
         wait_until_linked(dir.path(), node);
     }
     let page = fs::read_to_string(dir.path().join("www/index.html")).unwrap();

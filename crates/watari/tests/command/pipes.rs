@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::{Running, agent, command, service_manager, told, watari};
+use crate::support::{Running, agent, command, next_notification, service_manager, watari};
 
 /// Runs a command whose output is closed at once.
 fn unread(dir: &Path, arguments: &[&str]) -> Output {
@@ -60,7 +60,7 @@ fn what_a_command_found_counts_without_a_reader() {
 }
 
 #[test]
-fn errors_that_nobody_reads_are_no_panic() {
+fn errors_without_a_reader_are_no_panic() {
     let dir = agent();
     let cases: [(&[&str], i32); 5] = [
         (&["ctl", "--admin", "none", "status"], 1),
@@ -79,7 +79,7 @@ fn errors_that_nobody_reads_are_no_panic() {
 }
 
 #[test]
-fn a_node_whose_log_nobody_reads_goes_on() {
+fn a_node_whose_log_has_no_reader_goes_on() {
     let dir = agent();
     let (socket, manager) = service_manager(dir.path(), "n1");
     let (reader, writer) = io::pipe().unwrap();
@@ -89,7 +89,7 @@ fn a_node_whose_log_nobody_reads_goes_on() {
         .spawn()
         .unwrap();
     let mut node = Running(child);
-    assert_eq!(told(&manager), "READY=1");
+    assert_eq!(next_notification(&manager), "READY=1");
     drop(reader);
     for _ in 0..3 {
         // Each reload is logged.

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Running, agent, command, service_manager, told, watari};
+use crate::support::{Running, agent, command, next_notification, service_manager, watari};
 
 #[test]
 fn a_good_configuration_passes_the_check() {
@@ -108,9 +108,9 @@ fn log_lines_are_json_where_that_is_asked_for() {
         .spawn()
         .unwrap();
     let mut node = Running(child);
-    assert_eq!(told(&manager), "READY=1");
+    assert_eq!(next_notification(&manager), "READY=1");
     node.signal(Signal::TERM);
-    assert_eq!(told(&manager), "STOPPING=1");
+    assert_eq!(next_notification(&manager), "STOPPING=1");
     let mut log = String::new();
     std::io::Read::read_to_string(&mut node.0.stderr.take().unwrap(), &mut log).unwrap();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

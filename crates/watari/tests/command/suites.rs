@@ -43,7 +43,7 @@ fn json_has_a_row_for_each_suite_of_each_engine() {
 }
 
 #[test]
-fn an_engine_that_is_missing_is_told_and_only_fails_who_asked_for_it() {
+fn a_missing_engine_is_reported_and_fails_only_if_it_was_requested() {
     let dir = tempfile::tempdir().unwrap();
     let without_java = |further: &[&str]| {
         let arguments = arguments(further);
@@ -72,7 +72,7 @@ fn the_table_stands_beside_the_paper() {
 }
 
 #[test]
-fn suites_that_nobody_has_are_refused() {
+fn unknown_suites_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refused = watari(dir.path(), &arguments(&["--engine", "rustls", "--suite", "KRB5"])).refused(1);
     assert_eq!(refused, "watari: no available engine offers a suite whose name contains KRB5");

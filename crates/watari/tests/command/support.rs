@@ -62,7 +62,7 @@ impl Running {
     /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn node(dir: &Path, config: &str) -> Self {
         let (running, manager) = Self::start_node(dir, config);
-        assert_eq!(told(&manager), "READY=1", "{config}");
+        assert_eq!(next_notification(&manager), "READY=1", "{config}");
         running
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram)
 }
 
 /// The next message of a service.
-pub(crate) fn told(manager: &UnixDatagram) -> String {
+pub(crate) fn next_notification(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 64];
     let len = loop {
         match manager.recv(&mut buffer) {

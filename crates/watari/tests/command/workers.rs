@@ -126,7 +126,7 @@ fn workers_make_the_load_of_a_controller() {
 }
 
 #[test]
-fn a_worker_that_is_killed_is_told_and_the_rest_counts() {
+fn a_killed_worker_is_reported_and_the_rest_counts() {
     let (dir, server) = (cluster(), Server::start());
     let ((_first, one), (second, two)) = (worker(dir.path(), "w1"), worker(dir.path(), "w2"));
     let mut running = controller(dir.path(), &server, &[one, two], &["-d", "1h", "-c", "4"]);
@@ -137,7 +137,7 @@ fn a_worker_that_is_killed_is_told_and_the_rest_counts() {
     let before = server.requests();
     wait_until("the other goes on", || server.requests() > before + 100);
     running.signal(Signal::INT);
-    let (out, error) = told(&mut running.0);
+    let (out, error) = output_of(&mut running.0);
     assert_eq!(running.wait().code(), Some(1));
     assert_eq!(error, "watari: 1 of the workers were lost: the figures lack their last results\n");
     let summary: Value = serde_json::from_str(&out).unwrap();
@@ -153,14 +153,14 @@ fn a_load_ends_with_its_controller() {
     let there = || server.connections.load(Ordering::Relaxed);
     let running = controller(dir.path(), &server, &[address], &["-d", "1h", "-c", "4"]);
     let running = Running({ running }.stdout(Stdio::null()).spawn().unwrap());
-    wait_until("nobody is at work", || there() == 4);
+    wait_until("all workers are idle", || there() == 4);
     // Killed, so that it cannot close its connections properly.
     drop(running);
     wait_until("its load goes on", || there() == 0);
 
     let processes = ["bench", "http", &server.url, "-d", "1h", "-c", "4", "--processes", "2"];
     let running = Running(command(dir.path(), &processes).stdout(Stdio::null()).spawn().unwrap());
-    wait_until("nobody is at work", || there() == 4);
+    wait_until("all workers are idle", || there() == 4);
     drop(running);
     wait_until("its processes go on", || there() == 0);
 }
@@ -234,11 +234,11 @@ fn a_search_takes_as_many_processes_as_files_make_necessary() {
 }
 
 #[test]
-fn what_cannot_be_is_told_at_the_start() {
+fn impossible_arguments_are_refused_at_the_start() {
     let (dir, server) = (cluster(), Server::start());
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ended = watari(dir.path(), &["bench", "http", &server.url, "--node", "lead", "--workers", &nobody.to_string()]);
-    assert!(ended.refused(1).starts_with(&format!("watari: {nobody}: cannot connect: ")));
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ended = watari(dir.path(), &["bench", "http", &server.url, "--node", "lead", "--workers", &unused.to_string()]);
+    assert!(ended.refused(1).starts_with(&format!("watari: {unused}: cannot connect: ")));
     let without_role = ["bench", "worker", "--listen", "127.0.0.1:0", "--node", "a1"];
     watari(dir.path(), &["pki", "issue", "a1", "--role", "agent"]).done();
     let refused = watari(dir.path(), &without_role).refused(1);
@@ -250,7 +250,7 @@ fn what_cannot_be_is_told_at_the_start() {
 }
 
 /// All output of a process until it ends.
-fn told(child: &mut Child) -> (String, String) {
+fn output_of(child: &mut Child) -> (String, String) {
     let (mut out, mut error) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut error).unwrap();

@@ -53,27 +53,27 @@ const CASES: &[Case] = &[
     ("TIMEOUT", "before_answer", None, 1, |it| { it.connect(); it.ask(); it.time_out(); }),
     ("TIMEOUT", "in_answer", None, 1, |it| { it.connect(); it.ask(); it.begin_answer(); it.time_out(); }),
     // In an unknown protocol, the analysis cannot see whether the answer is complete.
-    ("TIMEOUT", "idle", None, 1, |it| { it.connect(); it.say(Client, b"question"); it.say(Server, b"reply"); it.time_out(); }),
+    ("TIMEOUT", "idle", None, 1, |it| { it.connect(); it.send(Client, b"question"); it.send(Server, b"reply"); it.time_out(); }),
     ("OPEN", "before_request", None, 0, Scene::connect),
     ("OPEN", "idle", None, 1, |it| { it.connect(); it.ask(); it.answer(); it.time_out(); }),
     // The handshake.
     ("REFUSED", "before_handshake", BY_SERVER, 0, Scene::refuse),
     ("NO_ANSWER", "before_handshake", None, 0, |it| { it.knock(); it.idle(); }),
     ("C_RESET", "before_handshake", BY_CLIENT, 0, Scene::knock_and_forget),
-    ("BACKSCATTER", "before_handshake", None, 0, |it| it.answer_nobody(Flags::SYN.with(Flags::ACK))),
-    ("BACKSCATTER", "before_handshake", None, 0, |it| it.answer_nobody(Flags::RST.with(Flags::ACK))),
+    ("BACKSCATTER", "before_handshake", None, 0, |it| it.leave_unanswered(Flags::SYN.with(Flags::ACK))),
+    ("BACKSCATTER", "before_handshake", None, 0, |it| it.leave_unanswered(Flags::RST.with(Flags::ACK))),
     ("C_NORMAL", "after_answer", BY_CLIENT, 1, |it| {
         it.knock(); it.let_in(); it.ask(); it.answer(); it.close(Client);
     }),
     // A browser's stop button during the answer: a FIN, then RSTs for later segments.
     ("C_NORMAL", "in_answer", BY_CLIENT, 1, |it| {
-        it.connect(); it.ask(); it.begin_answer(); it.leave(Client); it.say_unread(Server, b"56789"); it.leave(Server);
+        it.connect(); it.ask(); it.begin_answer(); it.leave(Client); it.send_unread(Server, b"56789"); it.leave(Server);
     }),
     // A side that closes before it has read everything resets.
     ("C_RESET", "in_answer", BY_CLIENT, 1, |it| {
-        it.connect(); it.ask(); it.begin_answer(); it.say_unread(Server, b"5"); it.close(Client);
+        it.connect(); it.ask(); it.begin_answer(); it.send_unread(Server, b"5"); it.close(Client);
     }),
-    ("S_RESET", "before_answer", BY_SERVER, 1, |it| { it.connect(); it.say_unread(Client, b"GET / "); it.close(Server); }),
+    ("S_RESET", "before_answer", BY_SERVER, 1, |it| { it.connect(); it.send_unread(Client, b"GET / "); it.close(Server); }),
     // The client has no more requests, and waits for its answer.
     ("C_NORMAL", "before_answer", BY_CLIENT, 1, |it| {
         it.connect(); it.ask(); it.close_half(Client); it.answer(); it.close(Server);
@@ -92,9 +92,9 @@ const CASES: &[Case] = &[
     ("C_NORMAL", "before_request", BY_CLIENT, 0, |it| { it.connect(); it.hello(); it.close(Client); }),
     // An answer in an unknown protocol counts as complete.
     ("S_NORMAL", "after_answer", BY_SERVER, 1, |it| {
-        it.connect(); it.say(Client, b"question"); it.say(Server, b"reply"); it.close(Server);
+        it.connect(); it.send(Client, b"question"); it.send(Server, b"reply"); it.close(Server);
     }),
-    ("C_RESET", "before_answer", BY_CLIENT, 1, |it| { it.connect(); it.say(Client, b"question"); it.reset(Client); }),
+    ("C_RESET", "before_answer", BY_CLIENT, 1, |it| { it.connect(); it.send(Client, b"question"); it.reset(Client); }),
     // The same port, twice.
     ("S_NORMAL", "after_answer", BY_SERVER, 1, |it| {
         it.connect(); it.ask(); it.reset(Client); it.again("C_RESET", "before_answer");

@@ -116,11 +116,14 @@ impl Live {
         assert!(get(PAGE, "/", "other.example").starts_with("HTTP/1.1 421 "));
         sensor.end::<Change>();
         judge.end::<Change>();
-        let told = receiver.told();
-        let told: Vec<_> = told.iter().map(|(status, state)| (status.as_str(), state.as_str())).collect();
+        let notices = receiver.received();
+        let notices: Vec<_> = notices.iter().map(|(status, state)| (status.as_str(), state.as_str())).collect();
         let both = |state| [("firing", state), ("resolved", state)];
-        let of = |state| told.iter().copied().filter(|(_, of)| *of == state).collect::<Vec<_>>();
-        assert_eq!((of("saturated"), of("stopped"), told.len()), (both("saturated").into(), both("stopped").into(), 4));
+        let of = |state| notices.iter().copied().filter(|(_, of)| *of == state).collect::<Vec<_>>();
+        assert_eq!(
+            (of("saturated"), of("stopped"), notices.len()),
+            (both("saturated").into(), both("stopped").into(), 4)
+        );
     }
 }
 

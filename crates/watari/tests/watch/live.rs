@@ -116,15 +116,15 @@ pub(crate) fn get(address: &str, path: &str, host: &str) -> String {
 /// A receiver of alerts by webhook.
 pub(crate) struct Receiver {
     pub(crate) url: String,
-    told: Arc<Mutex<Vec<Value>>>,
+    received: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Receiver {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let told = Arc::<Mutex<Vec<Value>>>::default();
-        let taken = Arc::clone(&told);
+        let received = Arc::<Mutex<Vec<Value>>>::default();
+        let taken = Arc::clone(&received);
         // Ends with the process of the test.
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -133,14 +133,14 @@ impl Receiver {
                 }
             }
         });
-        Self { url, told }
+        Self { url, received }
     }
 
     /// Status and state of all alerts that it received, in this order.
-    pub(crate) fn told(&self) -> Vec<(String, String)> {
+    pub(crate) fn received(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let told = self.told.lock().unwrap();
-        told.iter().map(|it| (text(&it["status"]), text(&it["commonLabels"]["state"]))).collect()
+        let received = self.received.lock().unwrap();
+        received.iter().map(|it| (text(&it["status"]), text(&it["commonLabels"]["state"]))).collect()
     }
 }
 
@@ -211,8 +211,8 @@ fn piped(errors: Stdio) -> Running {
 
 /// The reader of the output may stop reading.
 #[test]
-fn nobody_has_to_read() {
-    if !is_inside("live::nobody_has_to_read", &[]) {
+fn the_output_needs_no_reader() {
+    if !is_inside("live::the_output_needs_no_reader", &[]) {
         return;
     }
     let mut watching = piped(Stdio::null());

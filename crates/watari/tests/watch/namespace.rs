@@ -82,7 +82,7 @@ impl Drop for Running {
 pub(crate) fn wait_for(server: SocketAddr) {
     let deadline = Instant::now() + WAIT_MAX;
     while TcpStream::connect(server).is_err() {
-        assert!(Instant::now() < deadline, "nobody listens at {server}");
+        assert!(Instant::now() < deadline, "no server listens at {server}");
         thread::sleep(POLL);
     }
 }

@@ -91,27 +91,27 @@ impl Scene {
 
     /// The client sends a request, and the server reads it.
     pub(crate) fn ask(&mut self) {
-        self.say(Side::Client, REQUEST);
+        self.send(Side::Client, REQUEST);
     }
 
     /// The server sends the whole answer, and the client reads it.
     pub(crate) fn answer(&mut self) {
-        self.say(Side::Server, ANSWER);
+        self.send(Side::Server, ANSWER);
     }
 
     /// The server sends a part of the answer.
     pub(crate) fn begin_answer(&mut self) {
-        self.say(Side::Server, &ANSWER[..HALF]);
+        self.send(Side::Server, &ANSWER[..HALF]);
     }
 
     /// A side sends data, and the other one reads them.
-    pub(crate) fn say(&mut self, side: Side, data: &[u8]) {
-        self.say_unread(side, data);
+    pub(crate) fn send(&mut self, side: Side, data: &[u8]) {
+        self.send_unread(side, data);
         self.stream(other(side)).read_exact(&mut vec![0; data.len()]).unwrap();
     }
 
     /// A side sends data that are not read.
-    pub(crate) fn say_unread(&mut self, side: Side, data: &[u8]) {
+    pub(crate) fn send_unread(&mut self, side: Side, data: &[u8]) {
         let count = match side {
             Side::Client => &mut self.known.to_server,
             Side::Server => &mut self.known.to_client,
@@ -131,7 +131,7 @@ impl Scene {
         let mut hello = Vec::new();
         let mut client = ClientConnection::new(Arc::new(config), "test".try_into().unwrap()).unwrap();
         client.write_tls(&mut hello).unwrap();
-        self.say(Side::Client, &hello);
+        self.send(Side::Client, &hello);
     }
 
     /// A side sends a FIN, and reads on.
@@ -227,7 +227,7 @@ impl Scene {
     }
 
     /// A segment to a client that has not connected.
-    pub(crate) fn answer_nobody(&mut self, flags: Flags) {
+    pub(crate) fn leave_unanswered(&mut self, flags: Flags) {
         self.known.server.set_port(RAW_PORT + u16::from(flags.0));
         self.known.client.set_port(RAW_PORT + 10_000);
         self.send_raw(self.known.server, self.known.client, flags);

@@ -84,7 +84,7 @@ fn assert_same(what: &str, said: &[Row], rows: &[Row], same: Same) {
 fn line(row: &Row) -> String {
     let Row { client, server, ending, phase, closed_by, delivered, requests, bytes_to_client, bytes_to_server, .. } =
         row;
-    let by = closed_by.as_deref().unwrap_or("nobody");
+    let by = closed_by.as_deref().unwrap_or("neither");
     format!("{client} {server} {ending} {phase} by {by} {delivered} {requests} {bytes_to_client}/{bytes_to_server}")
 }
 

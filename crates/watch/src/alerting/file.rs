@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_runs_programs_may_go_on_to() {
+    fn only_processes_with_command_receivers_may_run_programs() {
         let mut keep = Keep::default();
         parse("[[receiver]]\ntype = 'command'\nprogram = 'page'\n").unwrap().keep(&mut keep);
         assert_eq!(keep, Keep { programs: true, ..Keep::default() });

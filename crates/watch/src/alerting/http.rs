@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_says_for_how_long_it_wants_not_to_be_asked() {
+    fn retry_after_is_parsed() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         let wait = |value: &str| {
             let mut headers = HeaderMap::new();

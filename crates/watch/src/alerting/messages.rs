@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn alertmanager_is_told_until_when_it_may_believe_it() {
+    fn an_alert_for_alertmanager_has_an_end() {
         let now = Timestamp(1_700_000_010_000_000_000);
         let told = |notice: &Notice| -> Value {
             serde_json::from_slice(&alertmanager(notice, "", now, Some(Duration::from_mins(1)))).unwrap()

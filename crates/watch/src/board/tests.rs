@@ -73,7 +73,7 @@ fn a_row_has_what_its_columns_say() {
 }
 
 #[test]
-fn what_is_told_late_is_shown_for_a_while() {
+fn seconds_that_change_late_are_shown_for_a_while() {
     let mut board = Board::new(Profile::lab());
     for second in FIRST_S..=FIRST_S + 60 {
         assert!(board.take("here", 0, &report(second, second)));
@@ -112,7 +112,7 @@ fn time_goes_on_as_far_as_all_threads_have_come() {
 
 /// Two threads. One of them sees the new clock first.
 #[test]
-fn a_clock_that_is_set_back_blinds_nobody() {
+fn servers_are_judged_after_a_clock_is_set_back() {
     let mut board = Board::new(Profile::lab());
     let good = Tally { opened: 9, answered: 9, s_normal: 9, ..Tally::default() };
     let bad = Tally { opened: 9, unanswered: 9, ..Tally::default() };
@@ -153,7 +153,7 @@ fn clocks_that_are_apart_change_nothing() {
 }
 
 #[test]
-fn who_listens_no_more_is_not_waited_for() {
+fn a_thread_that_has_ended_is_not_waited_for() {
     let mut board = Board::new(Profile::lab());
     for part in [0, 1] {
         board.take("here", part, &report(FIRST_S, FIRST_S));

@@ -66,7 +66,7 @@ async fn a_command_that_hangs_is_killed_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_command_ends_with_who_runs_it() {
+async fn a_command_ends_with_its_notifier() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let script = r#"sleep 1000 & echo $! > "$1.new"; mv "$1.new" "$1"; wait"#;

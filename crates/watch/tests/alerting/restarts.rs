@@ -17,7 +17,7 @@ fn start(url: &str, journal: &Path) -> Notifier {
 }
 
 #[tokio::test]
-async fn what_is_untold_outlives_us() {
+async fn undelivered_notices_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("alerts.json");
     let port = Port::new();
@@ -44,7 +44,7 @@ async fn what_is_untold_outlives_us() {
 }
 
 #[tokio::test]
-async fn what_is_being_told_is_told_before_the_end() {
+async fn a_running_delivery_ends_before_the_notifier() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("alerts.json");
     let mut server = HttpReceiver::new(&[]).await;
@@ -68,7 +68,7 @@ async fn a_damaged_journal_is_put_aside() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_does_not_keep_us_from_telling() {
+async fn a_failed_write_of_the_journal_does_not_prevent_notices() {
     let directory = tempfile::tempdir().unwrap();
     let journal = directory.path().join("gone").join("alerts.json");
     fs::create_dir(journal.parent().unwrap()).unwrap();
@@ -102,7 +102,7 @@ async fn nothing_is_lost_when_we_are_killed() {
 
 /// Not a test, but the process that is killed.
 #[tokio::test]
-async fn somebody_to_be_killed() {
+async fn a_notifier_to_be_killed() {
     let (Some(journal), Ok(url)) = (env::var_os(JOURNAL), env::var(URL)) else { return };
     let notifier = start(&url, &PathBuf::from(journal));
     notifier.notify("west", &change(Stopped, 1));
@@ -114,7 +114,7 @@ struct Process(Child);
 impl Process {
     fn start(url: &str, journal: &Path) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "restarts::somebody_to_be_killed"]).env(JOURNAL, journal).env(URL, url);
+        command.args(["--exact", "restarts::a_notifier_to_be_killed"]).env(JOURNAL, journal).env(URL, url);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 

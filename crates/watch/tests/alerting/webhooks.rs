@@ -16,7 +16,7 @@ fn delivered(status: &str, starts_at_s: u64) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_as_by_alertmanager() {
+async fn a_webhook_gets_the_format_of_alertmanager() {
     let mut server = HttpReceiver::new(&[]).await;
     let notifier = started(&[webhook(&server.url())]);
     notifier.notify("west", &change(Stopped, 1));
@@ -38,7 +38,7 @@ async fn a_webhook_is_told_as_by_alertmanager() {
 }
 
 #[tokio::test]
-async fn what_fails_is_told_again() {
+async fn a_failed_notice_is_sent_again() {
     let answers = [
         Answer::Status(500, None),
         Answer::Cut,
@@ -115,7 +115,7 @@ async fn a_receiver_that_was_away_learns_what_is_last() {
 }
 
 #[tokio::test]
-async fn alertmanager_is_told_again_and_again() {
+async fn alertmanager_gets_repeated_notices() {
     let mut server = HttpReceiver::new(&[]).await;
     let target = Target::Alertmanager(http(&format!("http://{}", server.address)));
     let mut receiver = receiver("alertmanager", target);
@@ -139,7 +139,7 @@ async fn alertmanager_is_told_again_and_again() {
 }
 
 #[tokio::test]
-async fn what_does_not_last_is_not_told() {
+async fn a_state_that_does_not_last_causes_no_notice() {
     let mut server = HttpReceiver::new(&[]).await;
     let mut receiver = webhook(&server.url());
     receiver.policy.hold = Duration::from_millis(300);

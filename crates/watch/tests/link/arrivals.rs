@@ -33,7 +33,7 @@ async fn two_sensors_have_one_board() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sensor_that_ends_tells_the_rest_and_is_away() {
+async fn a_sensor_that_ends_sends_the_rest_and_is_away() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
@@ -58,7 +58,7 @@ async fn an_end_without_a_judge_takes_no_longer_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_that_is_empty_says_that_the_sensor_listens() {
+async fn an_empty_report_shows_that_the_sensor_runs() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);

@@ -114,7 +114,7 @@ async fn a_judge_that_is_slow_costs_no_memory() {
         let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
         crate::refusals::greet(&mut stream).await;
         let welcome = FromJudge::Welcome { run: 1, taken: Taken::default() };
-        crate::refusals::say(&mut stream, &encode(&welcome).unwrap()).await;
+        crate::refusals::write(&mut stream, &encode(&welcome).unwrap()).await;
         // It reads the hello, and then nothing more.
         stream.read_exact(&mut [0; 8]).await.unwrap();
         std::future::pending::<()>().await;

@@ -30,7 +30,7 @@ async fn each_begins_with_its_own_certificate_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_sensors_of_the_cluster_are_heard() {
+async fn only_sensors_of_the_cluster_are_accepted() {
     let (dir, other) = (cluster(), cluster());
     let watching = Watching::start(dir.path());
     // An agent that sends messages of a sensor.
@@ -51,7 +51,7 @@ async fn only_sensors_of_the_cluster_are_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_judge_is_told() {
+async fn reports_are_sent_only_to_a_judge() {
     let dir = cluster();
     let (address, _) = pretend(dir.path(), "s2", Vec::new()).await;
     trouble(&start(dir.path(), "s1", address), "its certificate does not allow the role judge").await;
@@ -90,7 +90,7 @@ async fn a_judge_survives_what_sensors_say() {
     ];
     for (said, expected) in cases {
         let mut stream = connect(&watching, &identity_config(dir.path(), "s1")).await;
-        say(&mut stream, &said.concat()).await;
+        write(&mut stream, &said.concat()).await;
         stream.read_exact(&mut [0; GREETING.len()]).await.unwrap();
         let told = why(&mut stream).await;
         assert!(told.contains(expected), "{told}");
@@ -164,13 +164,13 @@ async fn pretend(dir: &Path, name: &str, said: Vec<u8>) -> (std::net::SocketAddr
 }
 
 pub(crate) async fn greet(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
-    say(stream, GREETING).await;
+    write(stream, GREETING).await;
     let mut greeting = [0; GREETING.len()];
     stream.read_exact(&mut greeting).await.unwrap();
     assert_eq!(greeting, GREETING);
 }
 
-pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     stream.write_all(bytes).await.unwrap();
     stream.flush().await.unwrap();
 }

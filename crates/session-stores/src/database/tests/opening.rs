@@ -22,7 +22,7 @@ fn entries_are_there_when_it_is_opened_again() {
 }
 
 #[test]
-fn nobody_else_may_read_it() {
+fn other_users_may_not_read_it() {
     let (_dir, path) = place();
     drop(open(&path, 1));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -48,7 +48,7 @@ fn a_password_in_an_address_is_refused_and_not_shown() {
 }
 
 #[test]
-fn passwords_are_one_line_that_is_nobody_elses() {
+fn password_files_have_one_line_and_are_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("password");
     let load = |content: &[u8], mode| {

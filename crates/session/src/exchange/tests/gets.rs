@@ -31,7 +31,7 @@ fn what_the_first_has_is_pulled_and_kept() {
 }
 
 #[test]
-fn who_denies_leads_to_the_next_and_the_third_is_the_last() {
+fn a_node_without_the_session_leads_to_the_next_and_the_third_is_the_last() {
     let mut exchange = owner(0);
     let (id, mut actions) = search(&mut exchange, [key([3, 1, 4])]);
     for (asked, next) in [(3, vec![name(1)]), (1, vec![name(4)])] {
@@ -56,7 +56,7 @@ fn this_node_is_not_asked() {
 }
 
 #[test]
-fn who_is_silent_is_asked_again_and_the_next_too_until_a_second_has_passed() {
+fn a_silent_node_is_asked_again_and_the_next_too_for_one_second() {
     let mut exchange = owner(0);
     let (id, first) = search(&mut exchange, [key([3, 1, 4])]);
     assert_eq!(exchange.on_timer(after(99)), []);
@@ -140,7 +140,7 @@ fn some_are_found_and_others_are_not() {
 }
 
 #[test]
-fn an_answer_is_heard_from_whom_it_was_asked_and_about_what() {
+fn an_answer_counts_only_from_the_asked_node_and_about_the_asked_keys() {
     let mut exchange = owner(0);
     let (sought, other) = (key([3, 1, 4]), key([3, 1, 5]));
     let (_, actions) = search(&mut exchange, [sought]);
@@ -178,7 +178,7 @@ fn what_is_sent_here_meanwhile_ends_the_search() {
 }
 
 #[test]
-fn one_beyond_the_limit_asks_nobody() {
+fn a_get_beyond_the_limit_asks_no_node() {
     let mut exchange = owner(0);
     let (here, sought) = (key([0, 1]), key([3, 1]));
     exchange.put(START, vec![session(here)]);

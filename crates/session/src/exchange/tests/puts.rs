@@ -25,7 +25,7 @@ fn at_once(actions: &[Action]) -> Vec<NodeName> {
 }
 
 #[test]
-fn only_the_owner_that_is_waited_for_is_told_at_once_and_answers_at_once() {
+fn only_messages_of_the_awaited_owner_are_sent_at_once() {
     for placement in [Placement::Owner, Placement::Push] {
         let mut exchange = node(0, placement);
         let (_, actions) = exchange.put(START, vec![session(key([3, 1]))]);
@@ -128,7 +128,7 @@ fn an_owner_that_leaves_after_it_has_acknowledged_is_replaced_too() {
 }
 
 #[test]
-fn who_becomes_an_owner_because_others_leave_waits_for_the_other() {
+fn a_node_that_becomes_an_owner_waits_for_the_other() {
     for placement in [Placement::Owner, Placement::Push] {
         let mut exchange = node(0, placement);
         let (id, actions) = exchange.put(START, vec![session(key([3, 1, 0]))]);
@@ -172,7 +172,7 @@ fn what_is_too_long_stays_here() {
 }
 
 #[test]
-fn one_beyond_the_limit_waits_for_nobody() {
+fn a_put_beyond_the_limit_does_not_wait() {
     let mut exchange = owner(0);
     for _ in 0..PENDING_MAX {
         assert_eq!(exchange.put(START, vec![session(key([3, 1]))]).1.len(), 2);

@@ -22,7 +22,7 @@ fn verdicts(actions: &[Action]) -> Vec<Verdict> {
 }
 
 #[test]
-fn one_use_is_approved_whoever_asks() {
+fn one_use_is_approved_for_any_node() {
     let (mut issuer, mut asker, key) = (owner(0), owner(1), key([0, 1]));
     issuer.put(START, vec![session(key)]);
     assert_eq!(verdicts(&asked(&mut issuer, &mut asker, key)), [Verdict::Granted]);
@@ -32,7 +32,7 @@ fn one_use_is_approved_whoever_asks() {
 }
 
 #[test]
-fn who_established_it_approves_its_own_use() {
+fn the_establishing_node_approves_its_own_use() {
     let (mut issuer, key) = (owner(0), key([0, 1]));
     issuer.put(START, vec![session(key)]);
     let mut spend = || verdicts(&issuer.spend(START, &found(key, Source::Own)).1);
@@ -57,7 +57,7 @@ fn what_others_send_is_not_approved() {
 }
 
 #[test]
-fn who_does_not_answer_is_not_asked_again() {
+fn a_silent_node_is_not_asked_again_to_approve() {
     let mut asker = owner(1);
     let (id, asks) = asker.spend(START, &found(key([0, 1]), Source::Pulled));
     assert_eq!(asker.on_timer(after(499)), []);
@@ -68,7 +68,7 @@ fn who_does_not_answer_is_not_asked_again() {
 }
 
 #[test]
-fn who_is_not_linked_cannot_approve() {
+fn a_node_without_a_link_cannot_approve() {
     let mut asker = owner(1);
     let (id, _) = asker.spend(START, &found(key([0, 1]), Source::Pulled));
     let left = asker.set_members(START, &names(1..NODES));
@@ -78,7 +78,7 @@ fn who_is_not_linked_cannot_approve() {
 }
 
 #[test]
-fn only_who_was_asked_can_approve() {
+fn only_the_asked_node_can_approve() {
     let mut asker = owner(1);
     let (_, asks) = asker.spend(START, &found(key([0, 1]), Source::Pulled));
     let request = request_to(0, &asks);

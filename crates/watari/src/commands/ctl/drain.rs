@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_is_told_from_what_remains() {
+    fn connections_that_left_and_that_remain_are_counted() {
         let agent = NodeName::new("a1").unwrap();
         let before = ["moved", "ended", "stayed"].map(|id| connection(id, "a1"));
         let now = vec![

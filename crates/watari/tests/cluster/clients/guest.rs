@@ -26,7 +26,7 @@ impl Guest {
     pub(crate) fn link(cluster: &Cluster, guest: &str, node: &Node) -> Self {
         let role = if guest == GUEST_DISPATCHER { Role::Dispatcher } else { Role::Agent };
         let mut link = Self::connect(identity(cluster, guest).client_config().clone(), node).unwrap();
-        link.say_link(&LinkMessage::Hello(Hello::new(name(guest), &BTreeSet::from([role]), 1)));
+        link.send_link(&LinkMessage::Hello(Hello::new(name(guest), &BTreeSet::from([role]), 1)));
         match link.next_frame() {
             Ok(Frame::Link(LinkMessage::Hello(hello))) => assert_eq!(hello.node, name(node.name)),
             other => panic!("no hello: {other:?}"),
@@ -40,19 +40,19 @@ impl Guest {
         Ok(Self { stream: Tls::connect(tcp, config, node.name, |_| {})?, unread: Vec::new() })
     }
 
-    pub(crate) fn say(&mut self, message: &Message) {
+    pub(crate) fn send(&mut self, message: &Message) {
         let mut bytes = Vec::new();
         frame::encode(message, &mut bytes).unwrap();
-        self.say_bytes(&bytes);
+        self.send_bytes(&bytes);
     }
 
-    pub(crate) fn say_link(&mut self, message: &LinkMessage) {
+    pub(crate) fn send_link(&mut self, message: &LinkMessage) {
         let mut bytes = Vec::new();
         frame::encode_link(message, &mut bytes);
-        self.say_bytes(&bytes);
+        self.send_bytes(&bytes);
     }
 
-    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
         self.stream.flush().unwrap();
     }
@@ -62,7 +62,7 @@ impl Guest {
         loop {
             match self.next_frame().unwrap() {
                 Frame::Message(message) => return message,
-                Frame::Link(LinkMessage::Ping) => self.say_link(&LinkMessage::Pong),
+                Frame::Link(LinkMessage::Ping) => self.send_link(&LinkMessage::Pong),
                 Frame::Link(_) | Frame::Unknown { .. } => {}
             }
         }

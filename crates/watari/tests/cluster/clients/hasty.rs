@@ -40,7 +40,7 @@ impl Hasty {
     }
 
     /// Reads from the server until the handshake is complete on this side.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn finish_reading(&mut self) {
         while self.tls.is_handshaking() {
             receive(&mut self.tls, &mut self.tcp).unwrap();
         }
@@ -48,7 +48,7 @@ impl Hasty {
 
     /// Sends its Finished. From now on, the client sends as usual.
     pub(crate) fn finish(&mut self) {
-        self.hear();
+        self.finish_reading();
         self.has_finished = true;
         self.flush().unwrap();
     }
@@ -58,7 +58,7 @@ impl Hasty {
     }
 
     /// Whether the server has sent nothing that was not read.
-    pub(crate) fn hears_nothing(&mut self) -> bool {
+    pub(crate) fn has_nothing_to_read(&mut self) -> bool {
         self.tcp.set_nonblocking(true).unwrap();
         let peeked = self.tcp.peek(&mut [0]);
         self.tcp.set_nonblocking(false).unwrap();

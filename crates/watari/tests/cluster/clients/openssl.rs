@@ -38,7 +38,7 @@ impl SClient {
     }
 
     /// Types `bytes`. A command has to come in one piece: wait for its effect before typing on.
-    pub(crate) fn say(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.input.as_mut().unwrap().write_all(bytes).unwrap();
     }
 

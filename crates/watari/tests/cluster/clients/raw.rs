@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// Sends `bytes`, and returns all data until the other side ends the connection. Empty if it resets at once.
-pub(crate) fn say(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     listen(stream)
 }

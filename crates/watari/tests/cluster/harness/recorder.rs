@@ -150,7 +150,7 @@ fn read_content(reader: &mut impl BufRead, request: &mut Recorded) -> Option<()>
         ([], []) => Some(()),
         ([], [len]) => read_exact(reader, len.parse().unwrap(), &mut request.content),
         (["chunked"], []) => read_chunks(reader, request),
-        framing => panic!("nobody knows where this ends: {framing:?}"),
+        framing => panic!("the end of this is unknown: {framing:?}"),
     }
 }
 

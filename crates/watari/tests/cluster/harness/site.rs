@@ -57,7 +57,7 @@ impl Authority {
         &AUTHORITY
     }
 
-    pub(crate) fn of_strangers() -> &'static Self {
+    pub(crate) fn of_another_authority() -> &'static Self {
         static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("strangers"));
         &AUTHORITY
     }

@@ -78,7 +78,7 @@ use ServerState::{Idle, Normal};
 use Trouble::{Saturated, Stopped};
 
 #[test]
-fn it_is_told_that_it_begins_and_that_it_is_over() {
+fn notices_report_begin_and_end() {
     let mut alerts = One::new(policy(0));
     alerts.is(1, ServerState::Saturated, at(0));
     assert_eq!(alerts.delivered(at(0)), [(1, Saturated, 0, None)]);
@@ -91,7 +91,7 @@ fn it_is_told_that_it_begins_and_that_it_is_over() {
 }
 
 #[test]
-fn it_is_told_when_it_has_lasted() {
+fn an_alert_is_sent_when_its_state_has_lasted() {
     let mut alerts = One::new(policy(30));
     alerts.is(1, ServerState::Stopped, at(0));
     assert_eq!((alerts.delivered(at(29)), alerts.0.timeout()), (vec![], Some(at(30))));
@@ -103,7 +103,7 @@ fn it_is_told_when_it_has_lasted() {
 }
 
 #[test]
-fn what_did_not_last_is_not_told() {
+fn a_short_state_causes_no_notice() {
     let mut alerts = One::new(policy(30));
     alerts.is(1, ServerState::Stopped, at(0));
     alerts.is(1, Normal, at(29));
@@ -111,7 +111,7 @@ fn what_did_not_last_is_not_told() {
 }
 
 #[test]
-fn what_is_untold_is_superseded() {
+fn an_undelivered_notice_is_superseded() {
     let mut alerts = One::new(policy(10));
     alerts.is(1, ServerState::Stopped, at(0));
     alerts.is(1, Normal, at(20));
@@ -125,7 +125,7 @@ fn what_is_untold_is_superseded() {
 }
 
 #[test]
-fn what_is_over_while_it_is_told_is_told_next() {
+fn an_end_during_a_delivery_is_sent_next() {
     let mut alerts = One::new(policy(0));
     alerts.is(1, ServerState::Stopped, at(0));
     let delivery = alerts.next(at(0)).unwrap();
@@ -136,7 +136,7 @@ fn what_is_over_while_it_is_told_is_told_next() {
 }
 
 #[test]
-fn it_is_told_again_while_it_goes_on() {
+fn an_alert_is_repeated_while_it_lasts() {
     let mut alerts = One::new(Policy { repeat: Some(Duration::from_mins(1)), ..policy(0) });
     alerts.is(1, ServerState::Stopped, at(0));
     assert_eq!(alerts.delivered(at(0)).len(), 1);
@@ -148,7 +148,7 @@ fn it_is_told_again_while_it_goes_on() {
 }
 
 #[test]
-fn only_what_it_wants_is_told() {
+fn a_receiver_gets_only_its_alerts() {
     let mut alerts = One::new(Policy { troubles: vec![Stopped], ..policy(0) });
     alerts.is(1, ServerState::Saturated, at(0));
     assert_eq!(alerts.delivered(at(0)), []);

@@ -52,7 +52,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_was_told_is_not_told_again() {
+fn delivered_notices_are_not_sent_again() {
     let policies = [policy("pager", 0)];
     let mut alerts = stopped(&policies);
     let delivery = alerts.next(0, NOW).unwrap();
@@ -66,7 +66,7 @@ fn what_was_told_is_not_told_again() {
 }
 
 #[test]
-fn what_nobody_watches_any_more_is_over() {
+fn an_unconfirmed_alert_ends() {
     let policies = [policy("pager", 0), policy("log", 60)];
     let mut alerts = decode(&encode(&stopped(&policies)), &policies, NOW).unwrap();
     let delivery = alerts.next(0, NOW).unwrap();
@@ -79,7 +79,7 @@ fn what_nobody_watches_any_more_is_over() {
 }
 
 #[test]
-fn a_receiver_that_is_new_is_told_when_it_is_confirmed() {
+fn a_new_receiver_gets_an_alert_when_it_is_confirmed() {
     let content = encode(&stopped(&[policy("pager", 0)]));
     let policies = [policy("log", 0), policy("pager", 0)];
     let mut alerts = decode(&content, &policies, NOW).unwrap();

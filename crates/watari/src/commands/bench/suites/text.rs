@@ -84,7 +84,7 @@ impl Text<'_> {
             |ratios: Option<Ratios>, of: fn(Ratios) -> f64| shown(ratios.map(|ratios| format!("{:.2}", of(ratios))));
         [
             paper.suite(),
-            row.map_or_else(|| self.nobody().to_owned(), |row| row.engine.to_string()),
+            row.map_or_else(|| self.missing().to_owned(), |row| row.engine.to_string()),
             paper.bulk_ms.to_string(),
             x(then, |ratios| ratios.bulk),
             ms(|measured| measured.bulk),
@@ -102,7 +102,7 @@ impl Text<'_> {
     }
 
     /// The cell of a suite that was not measured. Engines that were not asked for may have it.
-    fn nobody(&self) -> &'static str {
+    fn missing(&self) -> &'static str {
         if self.plan.engines.is_empty() { "no installed engine has it" } else { "no selected engine has it" }
     }
 

@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_is_told_the_last_of_what_lasted(steps in prop::collection::vec(step(), 0..60), repeats in any::<bool>()) {
+    fn each_receiver_gets_the_last_lasting_state(steps in prop::collection::vec(step(), 0..60), repeats in any::<bool>()) {
         let mut run = Run::new(repeats);
         for step in &steps {
             run.step(step)?;
