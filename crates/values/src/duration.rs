@@ -47,7 +47,7 @@ fn duration(text: &str) -> Option<Duration> {
 /// The text of a duration, in the longest unit that needs no fraction.
 pub fn text(duration: Duration) -> String {
     let ns = duration.as_nanos();
-    match UNITS_NS.iter().rev().find(|(_, unit_ns)| ns % unit_ns == 0) {
+    match UNITS_NS.iter().rev().find(|(_, unit_ns)| ns.is_multiple_of(*unit_ns)) {
         Some((unit, unit_ns)) => format!("{}{unit}", ns / unit_ns),
         None => format!("{}.{:03}us", ns / 1000, ns % 1000),
     }

@@ -45,10 +45,7 @@ use watari_values::NodeName;
 pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use outline::{Change, Outline};
 pub(crate) use proxy::Proxy;
-pub(crate) use raw::LogFormat;
-
-/// The default path of the administration socket.
-pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
+pub(crate) use raw::{DEFAULT_ADMIN, LogFormat};
 
 /// A valid configuration. The files that it names have not been opened.
 #[derive(Debug)]
