@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod man;
 pub(crate) mod pki;
 pub(crate) mod run;
+pub(crate) mod schema;
 pub(crate) mod watch;
 
 use crate::output::{print, print_json};
