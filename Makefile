@@ -3,7 +3,7 @@
 # Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
 FULL = --features watari/full
 
-.PHONY: demo demo-up install test lint fmt model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
+.PHONY: demo demo-up install test lint fmt docs model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
 
 # Starts a whole cluster on loopback, sends 400 connections through it, and prints how they ended.
 demo:
@@ -37,6 +37,10 @@ lint: deps
 fmt:
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+
+# Writes docs/configuration.md and docs/configuration.schema.json from the types of the configuration.
+docs: deps
+	cargo test --workspace --locked $(FULL) --bin watari -- --ignored --exact config::reference::write_the_documentation
 
 # Explores every interleaving that the model of the move contains, and prints the number of states.
 model: deps

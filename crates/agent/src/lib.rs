@@ -93,8 +93,8 @@ pub struct Config {
     pub sharing: Sharing,
 }
 
-/// The limits of an agent. Every wait has a time limit. `[agent.limits]` in the configuration of a node: the
-/// documentation of a field is that of its key.
+/// The limits of an agent. Every wait has a time limit.
+// `[agent.limits]` of a configuration file: the documentation of a field is that of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

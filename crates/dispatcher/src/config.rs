@@ -117,8 +117,8 @@ pub struct Checks {
     pub thresholds: HealthThresholds,
 }
 
-/// The limits of a dispatcher. Every wait has a time limit. `[dispatcher.limits]` in the configuration of a node: the
-/// documentation of a field is that of its key.
+/// The limits of a dispatcher. Every wait has a time limit.
+// `[dispatcher.limits]` of a configuration file: the documentation of a field is that of its key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -160,6 +160,7 @@ pub struct Limits {
     pub drain_rate: u32,
     /// The time from the proposal of a move to the decision. After it, the dispatcher aborts the move.
     #[serde(with = "As::<MoveTimeout>")]
+    #[schemars(with = "Span", extend("x-range" = format!("at most {}", duration::text(MOVE_TIMEOUT_MAX))))]
     pub move_timeout: Duration,
     /// The time from the end of an agent's leg to the agent's announcement that its stream was complete. Also the time
     /// from the end of the stream to a client to the end of the client's own stream.
@@ -217,9 +218,8 @@ impl Default for Limits {
 const MOVE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
 /// At most [`MOVE_TIMEOUT_MAX`].
-#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(try_from = "Span", into = "Span")]
-#[schemars(inline, with = "Span", extend("x-range" = format!("to {}", duration::text(MOVE_TIMEOUT_MAX))))]
 struct MoveTimeout(Span);
 
 impl TryFrom<Span> for MoveTimeout {

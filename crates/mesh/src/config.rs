@@ -49,8 +49,8 @@ pub enum Join {
     },
 }
 
-/// Time limits and queue limits of a mesh. `[node.limits]` in the configuration of a node: the documentation of a field
-/// is that of its key.
+/// Time limits and queue limits of a mesh.
+// `[node.limits]` of a configuration file: the documentation of a field is that of its key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

@@ -8,4 +8,5 @@ pub(crate) mod man;
 pub(crate) mod pki;
 mod print;
 pub(crate) mod run;
+pub(crate) mod schema;
 pub(crate) mod watch;

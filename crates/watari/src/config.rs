@@ -8,6 +8,7 @@
 //!   mistakes of this kind, and `words` describes them without names of Rust types.
 //! * `check` refuses values that are well-formed but not valid. It opens no file: [`Config::parse`] is a function of a
 //!   text.
+//! * `schema` describes what `raw` accepts as a JSON schema, with the documentation of keys.
 //! * `load` reads the files that the configuration names, and refuses content that is not usable.
 //!
 //! Each refusal is one sentence with file and line. All mistakes of form are reported at once. If there are none,
@@ -21,6 +22,7 @@ mod outline;
 mod proxy;
 mod raw;
 mod restart;
+mod schema;
 mod sessions;
 mod spanned;
 mod stamps;
@@ -45,10 +47,8 @@ use watari_values::NodeName;
 pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use outline::{Change, Outline};
 pub(crate) use proxy::Proxy;
-pub(crate) use raw::LogFormat;
-
-/// The default path of the administration socket.
-pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
+pub(crate) use raw::{DEFAULT_ADMIN, LogFormat};
+pub(crate) use schema::schema;
 
 /// A valid configuration. The files that it names have not been opened.
 #[derive(Debug)]
@@ -288,5 +288,9 @@ impl Config {
     }
 }
 
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

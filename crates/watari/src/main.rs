@@ -74,6 +74,7 @@ enum Command {
     Demo(commands::demo::Demo),
     Bench(commands::bench::Bench),
     Watch(commands::watch::Watch),
+    Schema(commands::schema::Schema),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),
 }
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.execute(),
         Command::Bench(bench) => bench.execute(),
         Command::Watch(watch) => watch.execute(),
+        Command::Schema(_) => commands::schema::Schema::execute(),
         Command::Completions(completions) => completions.execute(),
         Command::Man(man) => man.execute(),
     };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use watari_values::setting::{As, Span};
 
 /// The limits on exchanges with the origins of a pool. Every wait has a timeout, and every pool has a maximum size.
-/// `[agent.proxy.pool.limits]` in the configuration of a node: the documentation of a field is that of its key.
+// `[agent.proxy.pool.limits]` of a configuration file: the documentation of a field is that of its key.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

@@ -12,26 +12,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use watari_balance::OriginPolicy;
 use watari_proxy::{
-    Balance, Destination, Handover, HostPattern, HttpVersion, InvalidTransport, OriginAddress, OriginTls, PathPrefix,
-    PoolConfig, QueueSettings, Resolution, RetryOn, Route, Transport,
+    Destination, Handover, HostPattern, HttpVersion, InvalidTransport, OriginAddress, OriginTls, PathPrefix,
+    PoolConfig, QueueSettings, Route, Transport,
 };
-use watari_values::duration;
-use watari_values::setting::Span;
 
-use self::gate::{Gate, REFUSALS, RawAccessLog, RawAuth, RawClientLimits, RawQueue};
-use self::handover::RawHandover;
-use self::policies::{Policies, RawCheck};
-use self::shape::{
-    RawCompression, RawErrorPages, RawRedirect, RawRequestRules, RawResponseRules, RawSticky, Shape, StickyCookie,
-};
+use self::gate::Gate;
+use self::policies::Policies;
+use self::shape::{Shape, StickyCookie};
 use super::check::{Check, IdentityFiles, Wrong};
 use super::load::named;
+use super::raw::{RawOriginTls, RawPool, RawProxy, RawRoute};
 use super::spanned::{Spanned, Texts};
-use super::value::{FilePath, Network, Origin, ProxyProtocol, Weight};
+use super::value::{Origin, ProxyProtocol};
 use super::{At, Config, ConfigError};
 
 /// `[agent.proxy]`
@@ -64,134 +57,6 @@ struct Tls {
     ca: Option<At<PathBuf>>,
     identity: Option<IdentityFiles>,
     server_name: Option<ServerName<'static>>,
-}
-
-/// Origins that the agent forwards requests to (`docs/proxy.md`).
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawProxy {
-    /// The origins of a single pool for all requests, instead of `[[agent.proxy.pool]]`.
-    #[schemars(with = "Option<Vec<Origin>>")]
-    origins: Option<Texts>,
-    #[serde(default)]
-    pool: Vec<Spanned<RawPool>>,
-    #[serde(default)]
-    route: Vec<Spanned<RawRoute>>,
-    /// The access log, which gets a line when a response has ended. Without it, there is none.
-    access_log: Option<RawAccessLog>,
-    #[serde(default)]
-    limits: RawClientLimits,
-    /// The networks of proxies that may send the addresses of their clients in `Forwarded` and `X-Forwarded-For`.
-    #[serde(default)]
-    #[schemars(with = "Vec<Network>")]
-    trusted_proxies: Vec<Spanned<String>>,
-    /// The files with the pages that clients get after failures, by status (`503`) or class (`5xx`). Without a page, the
-    /// client gets a line of text.
-    #[serde(default)]
-    error_pages: RawErrorPages,
-    /// Whether the pages also replace the bodies of origins' error responses. It needs `error_pages`.
-    #[schemars(extend("default" = false))]
-    intercept_errors: Option<Spanned<bool>>,
-    /// Compresses responses for clients that accept it, except responses that could continue from another origin. `{}`
-    /// has the defaults. Without it, nothing is compressed. Do not use it for pages with a secret.
-    compress: Option<RawCompression>,
-}
-
-/// A pool of origins that have the same content.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RawPool {
-    /// The name of the pool, for routes, metrics and `watari ctl`.
-    name: Spanned<String>,
-    /// The origins.
-    #[schemars(with = "Vec<Origin>")]
-    origins: Texts,
-    /// The version of HTTP for requests to origins.
-    #[serde(default)]
-    http: HttpVersion,
-    /// The version of the PROXY protocol that carries the client's address to origins. Without it, the address is not
-    /// sent.
-    proxy_protocol: Option<ProxyProtocol>,
-    #[serde(default)]
-    tls: RawTls,
-    #[serde(default)]
-    handover: RawHandover,
-    /// Selects an origin for a request.
-    #[schemars(extend("default" = Balance::default().policy))]
-    balance: Option<OriginPolicy>,
-    /// The part of a request that selects its origin, for `balance = "hash"`: `path`, `client`, `header:NAME` or
-    /// `cookie:NAME`.
-    #[schemars(extend("default" = Balance::default().hash_key.to_string(), "pattern" = "^(path|client|header:.+|cookie:.+)$"))]
-    hash_key: Option<Spanned<String>>,
-    /// The weights of the origins, in their order, for all policies but `round_robin`. Without it, they are equal.
-    weights: Option<Spanned<Vec<Weight>>>,
-    /// The time in which the share of an origin that comes back grows to its full size. Without it, the origin gets its
-    /// full share at once.
-    slow_start: Option<Span>,
-    /// The failures after which a repeatable request is tried at another origin. A request that no origin has seen is
-    /// always tried again.
-    #[schemars(extend("default" = Balance::default().retry_on))]
-    retry_on: Option<Vec<RetryOn>>,
-    /// How long the addresses of a host name are used before it is resolved again.
-    #[schemars(extend("default" = duration::text(Resolution::default().interval)))]
-    resolve_interval: Option<Span>,
-    check: Option<RawCheck>,
-    #[serde(default)]
-    limits: watari_proxy::Limits,
-    #[serde(default)]
-    queue: Vec<Spanned<RawQueue>>,
-    /// Keeps clients at their origin by a cookie. Without it, each request gets an origin anew.
-    sticky: Option<RawSticky>,
-}
-
-/// TLS settings for origins at `https://`.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RawTls {
-    /// The authorities of the origins' certificates, in PEM. Without it, those of the system.
-    ca: Option<Spanned<FilePath>>,
-    /// The client certificate, in PEM, for origins that request one. It needs `key`.
-    certificate: Option<Spanned<FilePath>>,
-    /// The private key of `certificate`, in PEM.
-    key: Option<Spanned<FilePath>>,
-    /// The name in the origins' certificates. Without it, the host of the origin's address.
-    server_name: Option<Spanned<String>>,
-}
-
-/// A route. The most specific route that matches a request applies. It has exactly one of `pool`, `refuse` and
-/// `redirect`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RawRoute {
-    /// A host name, all names below one (`*.example.com`), or an address. Without it, the route is for all hosts.
-    host: Option<Spanned<String>>,
-    /// A path. The route is also for everything below it. Without it, the route is for all paths.
-    path: Option<Spanned<String>>,
-    /// The name of the pool that gets the requests.
-    pool: Option<Spanned<String>>,
-    /// The status with which the agent refuses the requests.
-    #[schemars(extend("enum" = REFUSALS.map(|(status, _)| status)))]
-    refuse: Option<Spanned<u16>>,
-    /// The networks whose clients may make the requests. Others get 403. An empty list allows all.
-    #[serde(default)]
-    #[schemars(with = "Vec<Network>")]
-    allow: Vec<Spanned<String>>,
-    /// The networks whose clients get 403 although `allow` contains them.
-    #[serde(default)]
-    #[schemars(with = "Vec<Network>")]
-    deny: Vec<Spanned<String>>,
-    /// The server that decides whether a request may proceed. After 2xx, the request proceeds. 401, 403 and redirections
-    /// go to the client. After other responses, the client gets 503.
-    auth: Option<Spanned<RawAuth>>,
-    /// Redirects the requests.
-    redirect: Option<RawRedirect>,
-    /// Changes the header fields of requests. In values, `%{client}`, `%{host}` and `%{path}` (with the query) stand for
-    /// those of the request.
-    #[serde(default)]
-    request_headers: RawRequestRules,
-    /// Changes the header fields of responses, with the same placeholders.
-    #[serde(default)]
-    response_headers: RawResponseRules,
 }
 
 /// The name of the only pool if it has none in the file.
@@ -266,7 +131,7 @@ impl Check<'_> {
         self.each(raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)))
     }
 
-    fn origin_tls(&self, raw: &RawTls) -> Result<Tls, Wrong> {
+    fn origin_tls(&self, raw: &RawOriginTls) -> Result<Tls, Wrong> {
         let identity = self.identity(raw.certificate.as_ref(), raw.key.as_ref())?;
         let server_name = raw.server_name.as_ref().map(|name| {
             let parsed = ServerName::try_from(name.get_ref().clone());

@@ -1,10 +1,12 @@
 //! The file as TOML: its tables and keys, and the types of values.
 //!
 //! The documentation of a field is that of its key: `docs/configuration.md` and the JSON schema have it, with the
-//! field's type, range and default. `dispatcher`, `sessions` and `tls` have the keys of these tables,
-//! [`super::proxy`] those of `[agent.proxy]`. Imports from `value` and `spanned`.
+//! field's type, range and default. The other files of the folder have the tables that their names say. Imports from
+//! `value` and `spanned`.
 
 mod dispatcher;
+mod pool;
+mod proxy;
 mod sessions;
 mod tls;
 
@@ -17,14 +19,22 @@ use watari_values::NodeName;
 use watari_values::setting::{As, Span, Within};
 
 pub(super) use self::dispatcher::{RawAgentAddress, RawChecks, RawDispatcher, RawPassthrough, THREADS_MAX};
+pub(super) use self::pool::{
+    HandoverMode, RawCheck, RawHandover, RawMetric, RawOriginTls, RawPool, RawQueue, RawSticky,
+};
+pub(super) use self::proxy::{
+    AUTH_TIMEOUT, REFUSALS, RawAccessLog, RawAuth, RawClientLimits, RawCompression, RawErrorPages, RawFields,
+    RawFormat, RawProxy, RawRate, RawRedirect, RawRequestRules, RawResponseRules, RawRoute,
+};
 pub(super) use self::sessions::{
     DATABASE_MIB, LIFETIME, REDIS_TIMEOUT, ROTATIONS_MAX, RawSessions, SessionMode, TICKETS_MAX,
 };
 pub(super) use self::tls::{ALPN, Demand, RawListener, RawTls, RawTlsParameters, VERSIONS};
-use super::DEFAULT_ADMIN;
-use super::proxy::RawProxy;
 use super::spanned::Spanned;
 use super::value::{Address, FilePath, Level};
+
+/// The default path of the administration socket.
+pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
 
 /// The configuration of a node.
 #[derive(Deserialize, JsonSchema)]
@@ -64,6 +74,7 @@ pub(super) struct RawNode {
     /// timeout of the service manager (`TimeoutStopSec=`).
     #[serde(with = "As::<Span>", default = "drain_timeout")]
     pub(super) drain_timeout: Duration,
+    /// Limits on connections to `mesh`.
     #[serde(default)]
     pub(super) limits: watari_mesh::Limits,
 }

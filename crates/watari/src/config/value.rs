@@ -56,7 +56,7 @@ pub(super) struct Weight(pub(super) u32);
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "RawPrefix")]
 #[schemars(inline, with = "RawPrefix")]
-pub(super) struct Prefix(pub(super) ClientPrefix);
+pub(crate) struct Prefix(pub(super) ClientPrefix);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::support::watari;
 
 #[test]
@@ -22,7 +24,8 @@ fn shells_accept_the_completions() {
 fn each_command_has_a_manual_page() {
     let dir = tempfile::tempdir().unwrap();
     watari(dir.path(), &["man", "--out", "share/man1"]).done();
-    for page in ["watari", "watari-run", "watari-ctl-drain", "watari-bench-http", "watari-watch-live"] {
+    for page in ["watari", "watari-run", "watari-schema", "watari-ctl-drain", "watari-bench-http", "watari-watch-live"]
+    {
         let text = fs::read_to_string(dir.path().join(format!("share/man1/{page}.1"))).unwrap();
         assert!(text.contains(&format!(".TH {page} 1")), "{text}");
         assert!(text.contains(".SH SYNOPSIS"), "{text}");
@@ -33,11 +36,24 @@ fn each_command_has_a_manual_page() {
 }
 
 #[test]
+fn the_schema_describes_configuration_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let schema: Value = serde_json::from_str(&watari(dir.path(), &["schema"]).done()).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let limits = &schema["properties"]["dispatcher"]["properties"]["limits"];
+    assert_eq!((&limits["type"], &limits["additionalProperties"]), (&"object".into(), &false.into()));
+    let timeout = &limits["properties"]["idle_timeout"];
+    assert_eq!((&timeout["$ref"], &timeout["default"]), (&"#/$defs/duration".into(), &"5m".into()));
+    assert!(timeout["description"].is_string(), "{timeout}");
+}
+
+#[test]
 fn help_has_examples() {
     let dir = tempfile::tempdir().unwrap();
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &[],
         &["run"],
+        &["schema"],
         &["ctl"],
         &["ctl", "status"],
         &["ctl", "nodes"],

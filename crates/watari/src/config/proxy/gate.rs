@@ -2,24 +2,22 @@
 //! authorization by routes.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use watari_proxy::{
     Access, AccessLog, AuthConfig, AuthUrl, ClientLimits, Destination, LogFormat, Pattern, QueueLimits, QueueSettings,
-    RateLimit, Refusal, Rule, Transport,
+    RateLimit, Rule, Transport,
 };
-use watari_values::duration;
 use watari_values::setting::Span;
 
 use super::super::check::{Check, Wrong};
 use super::super::load::named;
+use super::super::raw::{AUTH_TIMEOUT, REFUSALS, RawAccessLog, RawAuth, RawClientLimits, RawFormat, RawQueue, RawRate};
 use super::super::spanned::Spanned;
-use super::super::value::{FilePath, Network, Prefix};
+use super::super::value::Network;
 use super::super::{At, Config, ConfigError};
 
 /// Rules for requests before they are forwarded, apart from those of routes.
@@ -39,87 +37,8 @@ struct Auth {
     timeout: Duration,
 }
 
-/// Limits on the requests of each client. Without this table, there are none.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawClientLimits {
-    /// The bits of an address that distinguish clients, here and in queues.
-    #[schemars(extend("default" = ClientLimits::default().prefix))]
-    client_prefix: Option<Prefix>,
-    /// The request rate of a client. Beyond it, the client gets 429. Without it, there is no limit.
-    rate: Option<RawRate>,
-    /// The most requests of a client in progress. Beyond it, the client gets 429. Without it, there is no limit.
-    requests_per_client_max: Option<NonZeroUsize>,
-    /// The longest body of a request, in bytes. Beyond it, the client gets 413. Without it, there is no limit.
-    body_bytes_max: Option<NonZeroU64>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RawRate {
-    /// Requests in `per`.
-    requests: NonZeroU32,
-    /// The time of the rate.
-    per: Span,
-    /// Requests that may come at once after a pause. The default is `requests`.
-    burst: Option<NonZeroU32>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawAccessLog {
-    /// The file. The agent opens it again at a reload and on SIGUSR1.
-    file: Spanned<FilePath>,
-    /// The format of lines.
-    format: RawFormat,
-}
-
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum RawFormat {
-    /// The combined log format of Apache and nginx.
-    Combined,
-    /// One JSON object per line.
-    Json,
-}
-
-/// Limits on the requests at the origins of the pool. Further requests wait in a queue. The first rule whose pattern
-/// matches a request applies to it, and the rule without a pattern applies to all requests of the pool.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawQueue {
-    /// `HOST/PATH` or `/PATH`, with `*` for anything. Without it, the rule is for the whole pool.
-    pattern: Option<Spanned<String>>,
-    /// The most requests in progress. Without it, there is no limit.
-    in_progress_max: Option<NonZeroUsize>,
-    /// The most requests that wait. Beyond it, the client gets 503. Without it, there is no limit.
-    queue_max: Option<usize>,
-    /// The longest wait of a request. After it, the client gets 503. Without it, there is no limit.
-    wait_max: Option<Span>,
-    /// The priority of the requests. Requests of a higher priority begin first, except for one turn of ten.
-    #[serde(default)]
-    priority: u8,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawAuth {
-    /// `http://HOST[:PORT]/PATH` or `https://HOST[:PORT]/PATH`
-    url: Spanned<String>,
-    /// The fields of the server's response that the request gets.
-    #[serde(default)]
-    copy: Vec<Spanned<String>>,
-    /// The timeout for the server's response.
-    #[schemars(extend("default" = duration::text(AUTH_TIMEOUT)))]
-    timeout: Option<Span>,
-}
-
-/// The statuses of refusals.
-pub(super) const REFUSALS: [(u16, Refusal); 2] = [(403, Refusal::Forbidden), (404, Refusal::NotFound)];
 /// The queue serves one request of a lower priority instead of every n-th of a higher one.
 const ONE_IN: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
-/// The timeout for the authorization server, as long as for a connection to an origin.
-const AUTH_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Check<'_> {
     pub(super) fn gate(&self, log: Option<&RawAccessLog>, limits: &RawClientLimits) -> Gate {
@@ -257,7 +176,10 @@ impl From<RawFormat> for LogFormat {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::num::{NonZeroU64, NonZeroUsize};
     use std::path::Path;
+
+    use watari_proxy::Refusal;
 
     use super::super::super::{Config, Site};
     use super::*;

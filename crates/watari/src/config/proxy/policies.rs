@@ -1,18 +1,14 @@
 //! `[[agent.proxy.pool]]`: the selection of origins, their checks, and the limits.
 
-use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use watari_balance::{HealthThresholds, OriginPolicy};
 use watari_proxy::{Balance, Check as OriginCheck, HttpCheck, Limits, PoolConfig};
-use watari_values::setting::{As, Span};
+use watari_values::setting::Span;
 
-use super::RawPool;
 use crate::config::check::{Check, Wrong};
+use crate::config::raw::{RawCheck, RawPool};
 use crate::config::spanned::Spanned;
 
 /// The settings of the file. All others stay as in a plain pool.
@@ -24,44 +20,6 @@ pub(super) struct Policies {
     resolve_interval: Option<Duration>,
     check: Option<OriginCheck>,
     limits: Limits,
-}
-
-/// Health checks of origins. Without this table, there are none.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawCheck {
-    /// The path that a check requests, with a query or without. Without it, a check only connects.
-    path: Option<Spanned<String>>,
-    /// The value of the field `Host`. It needs `path`. Without it, the host of the origin's address.
-    host: Option<Spanned<String>>,
-    /// The statuses of a healthy origin: one, or a range. It needs `path`.
-    #[schemars(extend("default" = healthy_statuses(), "pattern" = "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$"))]
-    statuses: Option<Spanned<String>>,
-    /// The time from the start of one check to the start of the next.
-    #[serde(with = "As::<Span>")]
-    interval: Duration,
-    /// The time limit of one check.
-    #[serde(with = "As::<Span>")]
-    timeout: Duration,
-    /// Consecutive failures after which an origin gets no requests.
-    #[serde(with = "As::<NonZeroU32>")]
-    fall: u32,
-    /// Consecutive successes after which the origin gets requests again.
-    #[serde(with = "As::<NonZeroU32>")]
-    rise: u32,
-}
-
-impl Default for RawCheck {
-    fn default() -> Self {
-        let OriginCheck { http: _, interval, timeout, thresholds } = OriginCheck::default();
-        let HealthThresholds { fall, rise } = thresholds;
-        Self { path: None, host: None, statuses: None, interval, timeout, fall, rise }
-    }
-}
-
-fn healthy_statuses() -> String {
-    let statuses = HttpCheck::of(PathAndQuery::from_static("/")).statuses;
-    format!("{}-{}", statuses.start(), statuses.end())
 }
 
 impl Policies {

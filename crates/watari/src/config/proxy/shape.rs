@@ -1,18 +1,18 @@
 //! Changes that `[agent.proxy]` makes to requests and responses.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use http::HeaderValue;
 use http::uri::Authority;
 use ipnet::IpNet;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use watari_proxy::{Compression, ErrorPage, ErrorPages, HeaderRules, InvalidRule, Redirect, Rules, Statuses, Sticky};
 use watari_values::setting::Span;
 
 use crate::config::check::{Check, Wrong};
 use crate::config::load::named;
+use crate::config::raw::{
+    RawCompression, RawErrorPages, RawFields, RawRedirect, RawRequestRules, RawResponseRules, RawSticky,
+};
 use crate::config::spanned::Spanned;
 use crate::config::value::{FilePath, Network};
 use crate::config::{At, Config, ConfigError};
@@ -32,80 +32,6 @@ pub(super) struct StickyCookie {
     name: At<String>,
     ttl: Option<Span>,
     secret: At<PathBuf>,
-}
-
-/// Statuses, and the file with their page.
-pub(super) type RawErrorPages = BTreeMap<Spanned<String>, Spanned<FilePath>>;
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawCompression {
-    /// The media types, in lower case.
-    #[schemars(extend("default" = Compression::default().types))]
-    types: Option<Vec<String>>,
-    /// The least length of a response, in bytes. A response without an announced length counts as long enough.
-    #[schemars(extend("default" = Compression::default().length_min))]
-    length_min_bytes: Option<u64>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawSticky {
-    /// The name of the cookie: 1 to 64 letters, digits, `-` or `_`.
-    cookie: Spanned<String>,
-    /// How long the browser keeps the cookie. Without it, until the browser ends.
-    ttl: Option<Span>,
-    /// The file with the secret that seals cookies, of at least 32 bytes. It has to be the same at all agents.
-    secret: Spanned<FilePath>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawRedirect {
-    /// The URL, with the placeholders `%{host}` and `%{path}`.
-    to: Spanned<String>,
-    /// The status of the redirect.
-    #[serde(default = "permanent")]
-    #[schemars(extend("enum" = Redirect::STATUSES))]
-    status: u16,
-}
-
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawRequestRules {
-    /// The host that origins get, with or without a port. Without it, that of the client's request.
-    host: Option<Spanned<String>>,
-    /// Fields to remove.
-    #[serde(default)]
-    remove: Vec<Spanned<String>>,
-    /// Fields to set, with their values.
-    #[serde(default)]
-    set: RawFields,
-    /// Fields to append, with their values.
-    #[serde(default)]
-    append: RawFields,
-}
-
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawResponseRules {
-    /// Fields to remove.
-    #[serde(default)]
-    remove: Vec<Spanned<String>>,
-    /// Fields to set, with their values.
-    #[serde(default)]
-    set: RawFields,
-    /// Fields to append, with their values.
-    #[serde(default)]
-    append: RawFields,
-}
-
-/// Names of fields and their values.
-type RawFields = BTreeMap<Spanned<String>, Spanned<String>>;
-
-/// 308 keeps the method, and clients may remember it.
-fn permanent() -> u16 {
-    308
 }
 
 impl Check<'_> {

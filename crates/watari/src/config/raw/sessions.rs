@@ -15,53 +15,53 @@ use crate::config::value::FilePath;
 
 /// Clocks of agents may be minutes apart. With a shorter lifetime, an agent could find a new session of another agent
 /// expired. The longest lifetime is that of RFC 8446, section 4.6.1.
-pub(in crate::config) const LIFETIME: RangeInclusive<Duration> = Duration::from_mins(10)..=Duration::from_hours(7 * 24);
+pub(crate) const LIFETIME: RangeInclusive<Duration> = Duration::from_mins(10)..=Duration::from_hours(7 * 24);
 /// Agents keep seeds as long as their tickets are valid. They have room for twice as many, for rotations by order.
-pub(in crate::config) const ROTATIONS_MAX: u32 = 24;
+pub(crate) const ROTATIONS_MAX: u32 = 24;
 /// Each ticket costs the client some memory, and the handshake some time.
-pub(in crate::config) const TICKETS_MAX: usize = 10;
+pub(crate) const TICKETS_MAX: usize = 10;
 /// Room for some millions of sessions.
-pub(in crate::config) const DATABASE_MIB: u32 = 1024;
+pub(crate) const DATABASE_MIB: u32 = 1024;
 /// A full handshake takes no longer.
-pub(in crate::config) const REDIS_TIMEOUT: Duration = Duration::from_millis(250);
+pub(crate) const REDIS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How sessions resume, and how agents share them (`docs/sessions.md`).
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct RawSessions {
+pub(crate) struct RawSessions {
     /// The way of sharing.
     #[schemars(extend("default" = Sharing::default().mode.as_str()))]
-    pub(in crate::config) mode: Option<Spanned<SessionMode>>,
+    pub(crate) mode: Option<Spanned<SessionMode>>,
     /// How long a session can resume after its handshake. It has to be the same at all agents.
     #[schemars(extend("default" = duration::text(Sharing::default().lifetime), "x-range" = lifetimes()))]
-    pub(in crate::config) lifetime: Option<Spanned<Span>>,
+    pub(crate) lifetime: Option<Spanned<Span>>,
     /// The interval of new ticket keys, in addition to those of `watari ctl keys rotate`. The default is half of
     /// `lifetime`.
     #[schemars(extend("x-range" = format!("at least 1/{ROTATIONS_MAX} of `lifetime`")))]
-    pub(in crate::config) rotation: Option<Spanned<Span>>,
+    pub(crate) rotation: Option<Spanned<Span>>,
     /// Tickets that a client gets after each TLS 1.3 handshake.
     #[schemars(extend("default" = Sharing::default().tickets_per_handshake, "minimum" = 1, "maximum" = TICKETS_MAX))]
-    pub(in crate::config) tickets: Option<Spanned<usize>>,
+    pub(crate) tickets: Option<Spanned<usize>>,
     /// The most memory for sessions that the agent stores, in MiB.
     #[schemars(extend("default" = Sharing::default().memory_bytes >> 20))]
-    pub(in crate::config) memory_mib: Option<NonZeroUsize>,
+    pub(crate) memory_mib: Option<NonZeroUsize>,
     /// Whether a session resumes only once. It needs the mode `owner`, `push` or `redis`.
     #[schemars(extend("default" = Sharing::default().single_use))]
-    pub(in crate::config) single_use: Option<Spanned<bool>>,
+    pub(crate) single_use: Option<Spanned<bool>>,
     /// Whether the agent answers safe requests that arrive before the end of the handshake (TLS 1.3 early data), unless
     /// it requests client certificates. It needs the mode `owner` or `push`.
     #[schemars(extend("default" = Sharing::default().early_data))]
-    pub(in crate::config) early_data: Option<Spanned<bool>>,
+    pub(crate) early_data: Option<Spanned<bool>>,
     /// The file that stores the ticket keys, in case all agents end at once. It is as secret as a private key, and best
     /// on a file system that keeps nothing of replaced files (tmpfs). Without it, keys are only in memory.
-    pub(in crate::config) keys_file: Option<Spanned<FilePath>>,
+    pub(crate) keys_file: Option<Spanned<FilePath>>,
     /// The file that stores the agent's sessions, sealed, besides its memory. The keys that open them are in memory, at
     /// the peers, and in `keys_file`. Without it, sessions are only in memory.
-    pub(in crate::config) database: Option<Spanned<FilePath>>,
+    pub(crate) database: Option<Spanned<FilePath>>,
     /// The most sessions in `database`, in MiB.
     #[schemars(extend("default" = DATABASE_MIB))]
-    pub(in crate::config) database_mib: Option<Spanned<NonZeroU32>>,
-    pub(in crate::config) redis: Option<Spanned<RawRedis>>,
+    pub(crate) database_mib: Option<Spanned<NonZeroU32>>,
+    pub(crate) redis: Option<Spanned<RawRedis>>,
 }
 
 fn lifetimes() -> String {
@@ -72,28 +72,28 @@ fn lifetimes() -> String {
 /// do full handshakes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct RawRedis {
+pub(crate) struct RawRedis {
     /// `rediss://HOST:PORT/DATABASE`. Without TLS: `redis://`.
-    pub(in crate::config) url: String,
+    pub(crate) url: String,
     /// The user. It needs `password_file`. Without it, the server's user `default`.
-    pub(in crate::config) username: Option<Spanned<String>>,
+    pub(crate) username: Option<Spanned<String>>,
     /// The file whose first line is the password. The agent refuses a file that all users can read.
-    pub(in crate::config) password_file: Option<Spanned<FilePath>>,
+    pub(crate) password_file: Option<Spanned<FilePath>>,
     /// The authorities of the server's certificate, in PEM. Without it, those of the system.
-    pub(in crate::config) ca: Option<Spanned<FilePath>>,
+    pub(crate) ca: Option<Spanned<FilePath>>,
     /// The client certificate, in PEM, for a server that requests one. It needs `key`.
-    pub(in crate::config) certificate: Option<Spanned<FilePath>>,
+    pub(crate) certificate: Option<Spanned<FilePath>>,
     /// The private key of `certificate`, in PEM.
-    pub(in crate::config) key: Option<Spanned<FilePath>>,
+    pub(crate) key: Option<Spanned<FilePath>>,
     /// How long a handshake waits for the server.
     #[schemars(extend("default" = duration::text(REDIS_TIMEOUT)))]
-    pub(in crate::config) timeout: Option<Span>,
+    pub(crate) timeout: Option<Span>,
 }
 
 /// How sessions are shared.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::config) enum SessionMode {
+pub(crate) enum SessionMode {
     /// Each agent by itself.
     Private,
     /// Every agent opens the tickets of all agents.

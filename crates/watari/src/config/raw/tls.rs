@@ -9,26 +9,30 @@ use crate::config::spanned::{Spanned, Texts};
 use crate::config::value::{FilePath, ListenerAddress};
 
 /// The versions, as the file names them.
-pub(in crate::config) const VERSIONS: [(&str, Version); 2] = [("1.2", Version::Tls12), ("1.3", Version::Tls13)];
+pub(crate) const VERSIONS: [(&str, Version); 2] = [("1.2", Version::Tls12), ("1.3", Version::Tls13)];
 /// The protocols that an agent can speak above TLS, in its order of preference.
-pub(in crate::config) const ALPN: [&str; 2] = ["h2", "http/1.1"];
+pub(crate) const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
 /// The parameters of handshakes.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct RawTls {
+pub(crate) struct RawTls {
     /// The versions that the agent accepts.
+    #[serde(default)]
     #[schemars(schema_with = "versions", extend("default" = VERSIONS.map(|(name, _)| name)))]
     versions: Option<Texts>,
     /// The cipher suites, by their IANA names, in the order of preference. The agent takes the first that the client
     /// offers too, and the client's first if that is CHACHA20.
+    #[serde(default)]
     #[schemars(schema_with = "suites", extend("default" = names(&Policy::default().suites, CipherSuite::name)))]
     suites: Option<Texts>,
     /// The groups of key exchanges, in the order of preference.
+    #[serde(default)]
     #[schemars(schema_with = "groups", extend("default" = names(&Policy::default().groups, Group::name)))]
     groups: Option<Texts>,
     /// The protocols above TLS, in the order of preference. The agent refuses clients that offer only others. Clients
     /// without ALPN get HTTP/1.1.
+    #[serde(default)]
     #[schemars(schema_with = "protocols", extend("default" = ALPN))]
     alpn: Option<Texts>,
     /// The authorities of client certificates, in PEM. `client_certificates` requires it.
@@ -45,19 +49,23 @@ pub(in crate::config) struct RawTls {
 // The same keys as in `RawTls`: serde cannot flatten tables whose values have spans.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct RawListener {
+pub(crate) struct RawListener {
     /// The address that clients connect to, or the port alone for all addresses.
-    pub(in crate::config) address: Spanned<ListenerAddress>,
+    pub(crate) address: Spanned<ListenerAddress>,
     /// As in `[agent.tls]`.
+    #[serde(default)]
     #[schemars(schema_with = "versions")]
     versions: Option<Texts>,
     /// As in `[agent.tls]`.
+    #[serde(default)]
     #[schemars(schema_with = "suites")]
     suites: Option<Texts>,
     /// As in `[agent.tls]`.
+    #[serde(default)]
     #[schemars(schema_with = "groups")]
     groups: Option<Texts>,
     /// As in `[agent.tls]`.
+    #[serde(default)]
     #[schemars(schema_with = "protocols")]
     alpn: Option<Texts>,
     /// As in `[agent.tls]`.
@@ -67,25 +75,25 @@ pub(in crate::config) struct RawListener {
 }
 
 /// The keys that both kinds of table have.
-pub(in crate::config) struct RawTlsParameters {
-    pub(in crate::config) versions: Option<Texts>,
-    pub(in crate::config) suites: Option<Texts>,
-    pub(in crate::config) groups: Option<Texts>,
-    pub(in crate::config) alpn: Option<Texts>,
-    pub(in crate::config) client_ca: Option<Spanned<FilePath>>,
-    pub(in crate::config) client_certificates: Option<Spanned<Demand>>,
+pub(crate) struct RawTlsParameters {
+    pub(crate) versions: Option<Texts>,
+    pub(crate) suites: Option<Texts>,
+    pub(crate) groups: Option<Texts>,
+    pub(crate) alpn: Option<Texts>,
+    pub(crate) client_ca: Option<Spanned<FilePath>>,
+    pub(crate) client_certificates: Option<Spanned<Demand>>,
 }
 
 impl RawTls {
     /// Splits off the listeners.
-    pub(in crate::config) fn parts(self) -> (RawTlsParameters, Vec<Spanned<RawListener>>) {
+    pub(crate) fn parts(self) -> (RawTlsParameters, Vec<Spanned<RawListener>>) {
         let Self { versions, suites, groups, alpn, client_ca, client_certificates, listener } = self;
         (RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }, listener)
     }
 }
 
 impl RawListener {
-    pub(in crate::config) fn parameters(self) -> RawTlsParameters {
+    pub(crate) fn parameters(self) -> RawTlsParameters {
         let Self { address: _, versions, suites, groups, alpn, client_ca, client_certificates } = self;
         RawTlsParameters { versions, suites, groups, alpn, client_ca, client_certificates }
     }
@@ -94,7 +102,7 @@ impl RawListener {
 /// Whether the agent requests a client certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::config) enum Demand {
+pub(crate) enum Demand {
     /// The agent requests none.
     None,
     /// Clients may have one.
