@@ -19,8 +19,9 @@ fn a_terminal_shows_a_run_until_it_is_interrupted() {
         [|terminal| terminal.press("q"), |terminal| terminal.press("\x03"), |terminal| terminal.signal(Signal::TERM)];
     for end in ends {
         let mut terminal = Terminal::run(dir.path(), &["bench", "http", &url, "-d", "1h", "-c", "2"]);
-        // Words only: over cells that are blank already, the terminal gets cursor movements.
-        terminal.wait_for("opened");
+        // The first ending is drawn: a run without any response ends with status 1. Words only: over cells that are blank
+        // already, the terminal gets cursor movements.
+        terminal.wait_for("NORMAL");
         end(&mut terminal);
         let left = terminal.left();
         assert_eq!(left.status.code(), Some(0), "{}", left.output);
