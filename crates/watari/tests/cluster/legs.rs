@@ -172,7 +172,8 @@ fn decides_late() -> bool {
     cluster.node("a2").stop();
     let address = cluster.clients.served_by("a2");
     let mut moving = Http::new(Tls::to_site(address, cluster.service, &Taste::default()).unwrap());
-    until("its state is on its way", || cluster.node("a1").count("watari_mesh_messages_sent_total", "ship") > 0);
+    let proposals = || cluster.dispatcher().count("watari_mesh_messages_received_total", "propose");
+    until("the move is proposed", || proposals() > 0);
     let link = cluster.tap("a1-d1");
     link.hold();
     cluster.node("a2").go_on();
