@@ -56,7 +56,8 @@ fn a_run_is_written_to_files() {
 fn a_file_that_cannot_be_written_costs_no_run() {
     let dir = tempdir().unwrap();
     for option in ["--html", "--csv", "--hdr"] {
-        let refused = watari(dir.path(), &["bench", "http", &Server::start().url, "-d", "1h", option, "none/run"]).refused(1);
+        let refused =
+            watari(dir.path(), &["bench", "http", &Server::start().url, "-d", "1h", option, "none/run"]).refused(1);
         assert_eq!(refused, "watari: cannot write none/run: No such file or directory (os error 2)");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
