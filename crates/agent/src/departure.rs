@@ -58,11 +58,11 @@ struct Waiting {
 }
 
 impl Departures {
-    /// Sends `told` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the message
+    /// Sends `message` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the message
     /// is dropped, as if it had been lost on the network.
-    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, told: impl Into<DispatcherMessage>) {
+    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, message: impl Into<DispatcherMessage>) {
         if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
-            && waiting.inbox.try_send(told.into()).is_err()
+            && waiting.inbox.try_send(message.into()).is_err()
         {
             tracing::debug!(%connection, peer = %from, "message dropped: the departure's inbox is full");
         }
@@ -183,7 +183,7 @@ impl<'a> Departure<'a> {
                 }
             }
             event = tokio::select! {
-                told = events.recv() => self.hear(told),
+                message = events.recv() => self.on_message(message),
                 rx_offset = read_to(&self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
                     SourceEvent::Read { rx_offset }
                 }
@@ -194,8 +194,8 @@ impl<'a> Departure<'a> {
     }
 
     /// Handles a message. If a later departure has replaced this one, the channel has closed.
-    fn hear(&mut self, told: Option<DispatcherMessage>) -> SourceEvent {
-        let DispatcherMessage { event, leg_kept } = told.unwrap_or(SourceEvent::Expired.into());
+    fn on_message(&mut self, message: Option<DispatcherMessage>) -> SourceEvent {
+        let DispatcherMessage { event, leg_kept } = message.unwrap_or(SourceEvent::Expired.into());
         self.leg_kept = leg_kept;
         event
     }

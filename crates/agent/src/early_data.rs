@@ -170,8 +170,8 @@ impl Unfinished {
         tracing::info!(connection = %about.id, client = %about.client, %cause, "handshake failed after early data");
         shared.metrics.count_handshake_failed(failure.label());
         let flush = timeout(shared.limits().end_timeout, leg.write_all(&unsent));
-        let is_told = is_alerted && matches!(flush.await, Ok(Ok(())));
-        if !is_told {
+        let is_sent = is_alerted && matches!(flush.await, Ok(Ok(())));
+        if !is_sent {
             return tcp::reset_on_close(&leg);
         }
         let (connection, dispatcher) = (about.id, about.dispatcher.clone());

@@ -41,7 +41,7 @@ pub(crate) struct Endings {
 struct Waiting {
     dispatcher: NodeName,
     tenure: Epoch,
-    kept: oneshot::Sender<u64>,
+    sender: oneshot::Sender<u64>,
 }
 
 /// Removes the ending from the table when it is dropped.
@@ -52,26 +52,26 @@ struct Entry<'a> {
 }
 
 impl Endings {
-    /// Sends `told` to its ending. Returns `false` if there is none. A tenure ends once, so the message cannot be about
+    /// Sends the message to its ending. Returns `false` if there is none. A tenure ends once, so the message cannot be about
     /// a move.
-    pub(crate) fn on_leg_kept(&self, from: &NodeName, told: &LegKept) -> bool {
+    pub(crate) fn on_leg_kept(&self, from: &NodeName, message: &LegKept) -> bool {
         let mut entries = self.entries();
-        let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == told.epoch;
-        if !entries.get(&told.connection).is_some_and(is_for) {
+        let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == message.epoch;
+        if !entries.get(&message.connection).is_some_and(is_for) {
             return false;
         }
-        if let Some(waiting) = entries.remove(&told.connection) {
+        if let Some(waiting) = entries.remove(&message.connection) {
             // The leg may have ended in the meantime.
-            let _ = waiting.kept.send(told.rx_offset);
+            let _ = waiting.sender.send(message.rx_offset);
         }
         true
     }
 
     fn enter(&self, ending: &Ending) -> (Entry<'_>, oneshot::Receiver<u64>) {
-        let (kept, told) = oneshot::channel();
-        let waiting = Waiting { dispatcher: ending.dispatcher.clone(), tenure: ending.tenure, kept };
+        let (sender, leg_kept) = oneshot::channel();
+        let waiting = Waiting { dispatcher: ending.dispatcher.clone(), tenure: ending.tenure, sender };
         self.entries().insert(ending.connection, waiting);
-        (Entry { table: self, id: ending.connection, tenure: ending.tenure }, told)
+        (Entry { table: self, id: ending.connection, tenure: ending.tenure }, leg_kept)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Waiting>> {
@@ -96,14 +96,14 @@ impl Drop for Entry<'_> {
 pub(crate) async fn announce_end(shared: &AgentShared, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
     // If this process dies now, the bytes it has written must still arrive.
     tcp::fin_on_close(&leg);
-    let (_entry, told) = shared.endings.enter(ending);
+    let (_entry, leg_kept) = shared.endings.enter(ending);
     let message =
         AgentToDispatcher::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
     shared.send(&ending.dispatcher, message.clone());
     let limits = shared.limits();
     let expiry = Instant::now() + limits.end_timeout;
     let is_free = {
-        let mut until_cut = pin!(until_cut(&leg, ending.received, told));
+        let mut until_cut = pin!(until_cut(&leg, ending.received, leg_kept));
         loop {
             let again = Instant::now() + limits.retry_interval;
             match timeout_at(again.min(expiry), &mut until_cut).await {
@@ -118,12 +118,12 @@ pub(crate) async fn announce_end(shared: &AgentShared, leg: TcpStream, ending: &
 
 /// Reads and discards the rest of the client's stream after `received` bytes, up to the dispatcher's cut. Returns
 /// `false` if the leg ends, if more was read than the dispatcher has written, or after [`DISCARDED_LEN_MAX`] bytes.
-async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiver<u64>) -> bool {
+async fn until_cut(leg: &TcpStream, mut received: u64, mut leg_kept: oneshot::Receiver<u64>) -> bool {
     let mut cut = None;
     let received_max = received.saturating_add(DISCARDED_LEN_MAX);
     while received <= received_max && cut.is_none_or(|cut| received < cut) {
         tokio::select! {
-            kept = &mut told, if cut.is_none() => match kept {
+            offset = &mut leg_kept, if cut.is_none() => match offset {
                 Ok(offset) => cut = Some(offset),
                 Err(_) => return false,
             },
@@ -173,13 +173,13 @@ mod tests {
         let cases = [(0, 0, 10, true), (7, 0, 17, true), (0, 7, 17, true), (3, 4, 17, true), (5, 0, 14, false)];
         for (before, after, cut, is_free) in cases {
             let (leg, mut end) = leg().await;
-            let (say, told) = oneshot::channel();
+            let (sender, leg_kept) = oneshot::channel();
             end.write_all(&vec![1; before]).await.unwrap();
             let dispatcher = async {
-                say.send(cut).unwrap();
+                sender.send(cut).unwrap();
                 end.write_all(&vec![1; after]).await.unwrap();
             };
-            let waits = timeout(Duration::from_secs(20), until_cut(&leg, 10, told));
+            let waits = timeout(Duration::from_secs(20), until_cut(&leg, 10, leg_kept));
             let (freed, ()) = tokio::join!(waits, dispatcher);
             assert_eq!(freed.unwrap(), is_free, "{before} {after} {cut}");
         }
@@ -188,21 +188,21 @@ mod tests {
     #[tokio::test]
     async fn a_leg_that_ends_is_not_free() {
         let (leg, end) = leg().await;
-        let (_say, told) = oneshot::channel();
+        let (_sender, leg_kept) = oneshot::channel();
         drop(end);
-        assert!(!timeout(Duration::from_secs(20), until_cut(&leg, 10, told)).await.unwrap());
+        assert!(!timeout(Duration::from_secs(20), until_cut(&leg, 10, leg_kept)).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_client_that_goes_on_sending_is_not_read_for_ever() {
         let (leg, mut end) = leg().await;
-        let (_say, told) = oneshot::channel();
+        let (_sender, leg_kept) = oneshot::channel();
         let sends = async {
             let piece = vec![0; 1 << 20];
             while end.write_all(&piece).await.is_ok() {}
         };
         let is_free = async {
-            let is_free = until_cut(&leg, 0, told).await;
+            let is_free = until_cut(&leg, 0, leg_kept).await;
             tcp::reset_on_close(&leg);
             drop(leg);
             is_free
@@ -217,15 +217,15 @@ mod tests {
         let id = |number| ConnectionId { boot: 1, number };
         let endings = Endings::default();
         let ending = Ending { connection: id(1), dispatcher: name("d1"), tenure: Epoch(2), sent: 5, received: 10 };
-        let (entry, mut told) = endings.enter(&ending);
+        let (entry, mut leg_kept) = endings.enter(&ending);
         let kept = |connection, epoch| LegKept { connection, epoch: Epoch(epoch), rx_offset: 12 };
         assert!(!endings.on_leg_kept(&name("d2"), &kept(id(1), 2)));
         assert!(!endings.on_leg_kept(&name("d1"), &kept(id(2), 2)));
         assert!(!endings.on_leg_kept(&name("d1"), &kept(id(1), 1)), "that was a move");
-        assert!(told.try_recv().is_err());
+        assert!(leg_kept.try_recv().is_err());
         assert!(endings.on_leg_kept(&name("d1"), &kept(id(1), 2)));
-        assert_eq!(told.try_recv(), Ok(12));
-        let (later, _told) = endings.enter(&Ending { tenure: Epoch(4), ..ending });
+        assert_eq!(leg_kept.try_recv(), Ok(12));
+        let (later, _leg_kept) = endings.enter(&Ending { tenure: Epoch(4), ..ending });
         drop(entry);
         assert_eq!(endings.entries().len(), 1, "an ending removes only its own entry");
         drop(later);

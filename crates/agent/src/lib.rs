@@ -12,8 +12,9 @@
 //!
 //! * `legs` accepts legs and reads their prefaces, several on a leg that is kept.
 //! * `sessions` shares session state with the other agents, so that clients can resume at any of them.
-//! * `handshake` drives the handshake of a new connection. `early` drives the rest of it below `serve_http` if the client
-//!   sends early data.
+//! * `handshake` drives the handshake of a new connection. `early_data` drives the rest of it below `serve_http` if the
+//!   client sends early data.
+//! * `strict` and `requests` refuse malformed requests.
 //! * `departure` gives a connection away and drives `watari_handoff::Source`.
 //! * `arrivals` holds shipped connections until the dispatcher decides, and drives `watari_handoff::Target`.
 //! * `serve_http` runs HTTP over the connection, and `tunnel` relays after an upgrade. `serve` ends the connection so that
@@ -412,9 +413,9 @@ impl AgentShared {
             }
             DispatcherToAgent::LegKept(kept) if self.endings.on_leg_kept(from, kept) => {}
             DispatcherToAgent::LegKept(kept) => {
-                let told =
+                let message =
                     DispatcherMessage { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
-                self.departures.send(from, kept.connection, told);
+                self.departures.send(from, kept.connection, message);
             }
             DispatcherToAgent::Aborted(aborted) => {
                 let event = SourceEvent::Aborted(aborted.epoch, aborted.reason);

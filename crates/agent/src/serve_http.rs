@@ -147,7 +147,7 @@ async fn http1(
     }
     let mut connection = builder.serve_connection(TokioIo::new(borrowed), service);
     let mut close_due = pin!(close_due.notified());
-    let mut stalled = pin!(stalls.told());
+    let mut stalled = pin!(stalls.next_stall());
     let mut closing = false;
     let mut target = None;
     let result = poll_fn(|cx| {
@@ -280,7 +280,7 @@ async fn http2(
                     is_finishing = true;
                     connection.as_mut().graceful_shutdown();
                 },
-                () = stalls.told() => {
+                () = stalls.next_stall() => {
                     connection.as_mut().graceful_shutdown();
                     if stalls.count() >= streams.open() {
                         break Err(Stalled.into());

@@ -569,7 +569,7 @@ pub(crate) async fn keep_keys(shared: Arc<AgentShared>, shutdown: CancellationTo
 /// Whether there is no other agent that could have keys.
 fn nobody_to_join(shared: &AgentShared) -> bool {
     let peers = shared.mesh.peers();
-    // In an open mesh, agents that this node has not heard of may join, and they may have keys.
+    // In an open mesh, agents that this node does not know yet may join, and they may have keys.
     let may_be_alone = !peers.is_empty() || !shared.mesh.is_open();
     may_be_alone && peers.iter().all(|peer| peer.up_for.is_some() && !peer.roles.contains(&Role::Agent))
 }

@@ -33,7 +33,7 @@ struct Entries {
 #[derive(Default)]
 pub(crate) struct Stalls {
     stalled: AtomicUsize,
-    told: Notify,
+    notify: Notify,
 }
 
 /// A request and its response. If the bodies of both stall, they count once.
@@ -92,8 +92,8 @@ impl Transfers {
 
 impl Stalls {
     /// Waits until a transfer stalls. It returns at every check while one does.
-    pub(crate) async fn told(&self) {
-        self.told.notified().await;
+    pub(crate) async fn next_stall(&self) {
+        self.notify.notified().await;
     }
 
     /// The number of stalled exchanges, in one or both directions.
@@ -130,7 +130,7 @@ impl Transfer {
             self.exchange.count(1);
         }
         if begins || looked == Err(LOOKS_MAX) {
-            self.exchange.connection.told.notify_one();
+            self.exchange.connection.notify.notify_one();
         }
         begins
     }

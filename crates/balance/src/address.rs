@@ -38,6 +38,11 @@ impl ClientPrefix {
         Ok(Self { ipv4, ipv6 })
     }
 
+    /// These lengths, except those that are passed. Errors as [`Self::new`].
+    pub fn with(self, ipv4: Option<u8>, ipv6: Option<u8>) -> Result<Self, InvalidPrefix> {
+        Self::new(ipv4.unwrap_or(self.ipv4), ipv6.unwrap_or(self.ipv6))
+    }
+
     /// The address with all bits after the prefix cleared. An IPv4-mapped IPv6 address counts as an IPv4 address.
     pub fn network(self, client: IpAddr) -> IpAddr {
         match client.to_canonical() {

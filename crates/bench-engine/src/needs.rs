@@ -81,10 +81,10 @@ mod tests {
         };
         let ways = ways(&plan).map_err(|shortage| shortage.to_string())?;
         let source = |way: &Way| way.source.map_or("-".to_owned(), |ip| ip.to_string());
-        let mut told: Vec<_> =
+        let mut shares: Vec<_> =
             ways.iter().map(|(way, share)| (format!("{} {}", source(way), way.destination), *share)).collect();
-        told.sort();
-        Ok(told)
+        shares.sort();
+        Ok(shares)
     }
 
     fn expected(ways: &[(&str, u64)]) -> Vec<(String, u64)> {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use watari_values::NodeName;
 
 use crate::agents::Assignment;
-use crate::legs::{Leg, Which};
+use crate::legs::{Leg, LegChoice};
 use crate::scheduler::{Place, QueuePosition, Stopwatch};
 use crate::shared::DispatcherShared;
 
@@ -31,7 +31,7 @@ pub(crate) async fn find_again(
 ) -> Result<Found, &'static str> {
     let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, QueuePosition::Again);
     let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
-    find_leg(shared, client, assignment, Which::New).await
+    find_leg(shared, client, assignment, LegChoice::New).await
 }
 
 /// Opens a leg to the assigned agent, or to another one if that fails.
@@ -39,7 +39,7 @@ pub(crate) async fn find_leg(
     shared: &DispatcherShared,
     client: IpAddr,
     mut assignment: Assignment,
-    which: Which,
+    which: LegChoice,
 ) -> Result<Found, &'static str> {
     let mut failed = Vec::new();
     loop {

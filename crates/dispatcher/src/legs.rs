@@ -37,13 +37,13 @@ use watari_wire::leg::LEG_FREE;
 
 /// How long an unused leg is kept. It is much shorter than agents keep a leg, so that an agent does not close a leg
 /// while it is taken.
-const KEPT_MAX: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most released legs that are read when a leg is taken.
 const SETTLED_MAX: usize = 16;
 
 /// The interval between searches for legs that were kept too long, while any legs are kept.
-const LOOK: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A TCP connection to an agent.
 pub(crate) struct Leg {
@@ -54,13 +54,13 @@ pub(crate) struct Leg {
 
 /// The idle legs. A leg stays on the thread of its runtime.
 pub(crate) struct IdleLegs {
-    agents: Mutex<HashMap<Whose, Idle>>,
+    agents: Mutex<HashMap<LegPoolKey, Idle>>,
     filled: Notify,
     idle: Gauge,
     reused: Counter,
 }
 
-type Whose = (ThreadId, NodeName);
+type LegPoolKey = (ThreadId, NodeName);
 
 /// The idle legs of one thread to one agent.
 #[derive(Default)]
@@ -76,7 +76,7 @@ struct IdleLeg {
 
 /// The result of a read on an idle leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum LegInput {
     Nothing,
     Free,
     /// The leg ended, or the agent sent any other byte.
@@ -85,7 +85,7 @@ enum Said {
 
 /// Which legs the caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum LegChoice {
     /// An idle leg that is free, otherwise a new one.
     Any,
     /// Only a new leg: its connect shows that the agent runs.
@@ -101,7 +101,7 @@ impl IdleLegs {
     /// free.
     pub(crate) fn keep(&self, agent: &NodeName, leg: TcpStream, now: Instant) {
         let mut agents = self.agents();
-        agents.entry(here(agent)).or_default().released.push_back(IdleLeg { leg, until: now + KEPT_MAX });
+        agents.entry(here(agent)).or_default().released.push_back(IdleLeg { leg, until: now + IDLE_TIMEOUT });
         self.filled.notify_one();
         self.count(&agents);
     }
@@ -140,12 +140,12 @@ impl IdleLegs {
         !agents.is_empty()
     }
 
-    fn count(&self, agents: &HashMap<Whose, Idle>) {
+    fn count(&self, agents: &HashMap<LegPoolKey, Idle>) {
         let idle = agents.values().map(Idle::len).sum::<usize>();
         self.idle.set(i64::try_from(idle).unwrap_or(i64::MAX));
     }
 
-    fn agents(&self) -> MutexGuard<'_, HashMap<Whose, Idle>> {
+    fn agents(&self) -> MutexGuard<'_, HashMap<LegPoolKey, Idle>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,10 +171,10 @@ impl Idle {
     fn settle(&mut self, max: usize) {
         for _ in 0..self.released.len().min(max) {
             let Some(kept) = self.released.pop_front() else { return };
-            match said(&kept.leg) {
-                Said::Free => self.free.push_back(kept),
-                Said::Nothing => self.released.push_back(kept),
-                Said::Other => {}
+            match leg_input(&kept.leg) {
+                LegInput::Free => self.free.push_back(kept),
+                LegInput::Nothing => self.released.push_back(kept),
+                LegInput::Other => {}
             }
         }
     }
@@ -188,20 +188,20 @@ impl Idle {
 
 impl IdleLeg {
     fn is_good(&self, now: Instant) -> bool {
-        self.until > now && said(&self.leg) == Said::Nothing
+        self.until > now && leg_input(&self.leg) == LegInput::Nothing
     }
 }
 
-fn here(agent: &NodeName) -> Whose {
+fn here(agent: &NodeName) -> LegPoolKey {
     (thread::current().id(), agent.clone())
 }
 
-fn said(leg: &TcpStream) -> Said {
-    let mut heard = [0; 2];
-    match tcp::try_read(leg, &mut heard) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Said::Nothing,
-        Ok(1) if heard[0] == LEG_FREE => Said::Free,
-        _ => Said::Other,
+fn leg_input(leg: &TcpStream) -> LegInput {
+    let mut bytes = [0; 2];
+    match tcp::try_read(leg, &mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => LegInput::Nothing,
+        Ok(1) if bytes[0] == LEG_FREE => LegInput::Free,
+        _ => LegInput::Other,
     }
 }
 
@@ -211,7 +211,7 @@ pub(crate) async fn keep_tidy(idle_legs: Arc<IdleLegs>, shutdown: CancellationTo
         loop {
             idle_legs.filled.notified().await;
             while idle_legs.tidy(Instant::now()) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(SWEEP_INTERVAL).await;
             }
         }
     };
@@ -292,15 +292,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_leg_with_any_other_byte_is_closed() {
-        for said in [&b""[..], b"x", &[LEG_FREE, LEG_FREE]] {
+        for written in [&b""[..], b"x", &[LEG_FREE, LEG_FREE]] {
             let (pool, now) = (idle_legs(), Instant::now());
             let (leg, mut end) = leg().await;
             pool.keep(&name("a1"), leg, now);
-            end.write_all(said).await.unwrap();
+            end.write_all(written).await.unwrap();
             end.shutdown().await.unwrap();
             arrived(&pool, "a1").await;
-            assert!(pool.take(&name("a1"), now).is_none(), "{said:?}");
-            assert!(!matches!(end.read(&mut [0]).await, Ok(1..)), "{said:?}");
+            assert!(pool.take(&name("a1"), now).is_none(), "{written:?}");
+            assert!(!matches!(end.read(&mut [0]).await, Ok(1..)), "{written:?}");
         }
     }
 
@@ -335,9 +335,9 @@ mod tests {
         arrived(&pool, "a1").await;
         assert_eq!(pool.idle.get(), 2);
         assert!(!pool.has_room(&name("a1"), 2));
-        assert!(pool.tidy(now + KEPT_MAX));
+        assert!(pool.tidy(now + IDLE_TIMEOUT));
         assert_eq!(pool.idle.get(), 1);
-        assert!(pool.take(&name("a1"), now + KEPT_MAX + Duration::from_secs(1)).is_none());
+        assert!(pool.take(&name("a1"), now + IDLE_TIMEOUT + Duration::from_secs(1)).is_none());
         let (leg, mut end) = leg().await;
         pool.keep(&name("a1"), leg, now);
         pool.forget(&name("a1"));

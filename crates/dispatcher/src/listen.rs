@@ -23,7 +23,7 @@ use watari_wire::proxy::Header;
 use crate::clients::{Client, Presence};
 use crate::config::Limits;
 use crate::find::{Found, find_leg};
-use crate::legs::Which;
+use crate::legs::LegChoice;
 use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
 use crate::relay::Relay;
@@ -208,6 +208,6 @@ impl Visit {
             assigned = self.shared.agents.place(client, &self.shared.metrics) => assigned?,
             () = self.read_ahead.until_gone(&self.stream) => return Err("client_gone"),
         };
-        find_leg(&self.shared, client, assignment, Which::Any).await
+        find_leg(&self.shared, client, assignment, LegChoice::Any).await
     }
 }

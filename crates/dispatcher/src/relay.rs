@@ -22,7 +22,7 @@ use crate::clients::Client;
 use crate::config::Limits;
 use crate::direction::{Broken, Direction, Written};
 use crate::find::{Found, find_again};
-use crate::legs::{Leg, Which};
+use crate::legs::{Leg, LegChoice};
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
 use crate::table::Input;
@@ -404,17 +404,17 @@ impl Relay {
     fn on_leg_end(&mut self, reset: bool) {
         self.leg_ended = true;
         match self.up.take_copy().filter(|_| self.to_client == ToClient::Open) {
-            Some(said) => self.begin_again(said),
+            Some(client_bytes) => self.begin_again(client_bytes),
             None => self.arbitrate(ArbiterEvent::LegEnded { reset }),
         }
     }
 
     /// Finds another agent. The leg was idle, and its agent was lost before it sent a byte, so another agent can do the
     /// same handshake from the start.
-    fn begin_again(&mut self, said: Vec<u8>) {
+    fn begin_again(&mut self, client_bytes: Vec<u8>) {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a reused leg");
         self.shared.idle_legs.forget(self.arbiter.owner());
-        self.up = Direction::holding(said);
+        self.up = Direction::holding(client_bytes);
         self.leg_use = LegUse::Regular;
         let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
         self.finding = Some(Box::pin(async move { find_again(&shared, client, gone).await }));
@@ -491,7 +491,7 @@ impl Relay {
         match action {
             ArbiterAction::PrepareLeg { target, epoch } => {
                 let shared = self.shared.clone();
-                self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, Which::Any).await) }));
+                self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, LegChoice::Any).await) }));
             }
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
                 self.shared.send(&source, DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset }));

@@ -13,7 +13,7 @@ use crate::agents::Agents;
 use crate::clients::Clients;
 use crate::config::{Config, Limits};
 use crate::drains::AskedBy;
-use crate::legs::{IdleLegs, Leg, Which};
+use crate::legs::{IdleLegs, Leg, LegChoice};
 use crate::metrics::Metrics;
 use crate::table::Table;
 
@@ -65,8 +65,8 @@ impl DispatcherShared {
     }
 
     /// Takes or connects a leg to `agent`. The next bytes to write on it are a preface.
-    pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
-        let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
+    pub(crate) async fn leg_to(&self, agent: &NodeName, which: LegChoice) -> io::Result<Leg> {
+        let free = (which == LegChoice::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
         let (reused, stream) = match free {
             Some(stream) => (true, stream),
             None => (false, self.agents.connect(agent).await?),

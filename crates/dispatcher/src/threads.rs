@@ -75,23 +75,23 @@ mod tests {
     #[tokio::test]
     async fn each_part_is_started_on_a_thread_of_its_own() {
         let shutdown = CancellationToken::new();
-        let (said, mut names) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut names) = tokio::sync::mpsc::unbounded_channel();
         let threads = Threads::start(NonZeroUsize::new(2).unwrap(), &shutdown).unwrap();
         for _ in 0..2 {
-            let say = |part: &str| {
-                let (said, part) = (said.clone(), part.to_owned());
-                tokio::spawn(async move { said.send((part, thread::current().name().unwrap().to_owned())) });
+            let send = |part: &str| {
+                let (sender, part) = (sender.clone(), part.to_owned());
+                tokio::spawn(async move { sender.send((part, thread::current().name().unwrap().to_owned())) });
                 Ok(())
             };
-            assert_eq!(threads.start_on_each(vec!["first", "second"], say).unwrap().len(), 2);
+            assert_eq!(threads.start_on_each(vec!["first", "second"], send).unwrap().len(), 2);
         }
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in 0..4 {
-            heard.push(timeout(WAIT_MAX, names.recv()).await.unwrap().unwrap());
+            received.push(timeout(WAIT_MAX, names.recv()).await.unwrap().unwrap());
         }
-        heard.sort();
+        received.sort();
         let (first, second) = (("first".into(), "relay-0".into()), ("second".into(), "relay-1".into()));
-        assert_eq!(heard, [first.clone(), first, second.clone(), second]);
+        assert_eq!(received, [first.clone(), first, second.clone(), second]);
         shutdown.cancel();
         timeout(WAIT_MAX, threads.one_ended.cancelled()).await.unwrap();
     }

@@ -83,9 +83,9 @@ impl App {
     }
 
     /// Takes data of the server.
-    pub(crate) fn see_server(&mut self, from: u32, heard: u32, segment: &Segment<'_>) -> Answer {
+    pub(crate) fn see_server(&mut self, from: u32, acked: u32, segment: &Segment<'_>) -> Answer {
         if matches!(self, Self::Unknown) && segment.data.starts_with(b"HTTP/1.") {
-            *self = Self::Http(Box::new(Dialogue::new(heard, from)));
+            *self = Self::Http(Box::new(Dialogue::new(acked, from)));
         }
         match self {
             Self::Unknown | Self::Opaque => Answer { is_answer: true, end: None },

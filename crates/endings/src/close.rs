@@ -184,8 +184,8 @@ impl TrackedConnection {
             return Phase::BeforeAnswer;
         }
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
-        let heard = server.reset.and_then(|reset| reset.heard);
-        let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, turn.end));
+        let acked = server.reset.and_then(|reset| reset.peer_acked);
+        let is_in_flight = client.packets > 0 && acked.is_none_or(|acked| is_before(acked, turn.end));
         let lacks = self.app.lacks(turn.state) || is_reset && self.app.ends_with_stream(turn.state);
         let is_cut = turn.state == TurnState::Answering && (lacks || is_reset && is_in_flight);
         if is_cut { Phase::InAnswer } else { after }

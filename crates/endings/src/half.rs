@@ -53,7 +53,7 @@ pub(crate) struct Close {
     /// Its acknowledgment number.
     pub(crate) acknowledgment: Option<u32>,
     /// The peer's acknowledgment number, as captured by then.
-    pub(crate) heard: Option<u32>,
+    pub(crate) peer_acked: Option<u32>,
     pub(crate) at: Timestamp,
 }
 
@@ -238,7 +238,7 @@ impl Half {
             self.hole.get_or_insert((unseen, sequence)).1 = sequence;
         }
         match &mut self.fin {
-            None => self.fin = Some(Close { sequence, acknowledgment, heard: None, at }),
+            None => self.fin = Some(Close { sequence, acknowledgment, peer_acked: None, at }),
             Some(fin) => {
                 if let (Some(first), Some(other)) = (fin.acknowledgment, acknowledgment)
                     && is_before(other, first)

@@ -291,7 +291,7 @@ impl TrackedConnection {
             reset.acknowledgment = Some(reset.acknowledgment.map_or(upto, |known| later(known, upto)));
         }
         if let Some(reset) = peer.reset.as_mut().filter(is_new) {
-            reset.heard = half.acked;
+            reset.peer_acked = half.acked;
         }
         if is_gap {
             self.history.count(side.peer(), b'g', gaps);
@@ -364,7 +364,7 @@ impl TrackedConnection {
         }
         self.last = self.last.max(segment.time);
         let (half, _) = self.halves(side);
-        let close = Close { sequence: segment.sequence, acknowledgment: None, heard: None, at: segment.time };
+        let close = Close { sequence: segment.sequence, acknowledgment: None, peer_acked: None, at: segment.time };
         if segment.flags.contains(Flags::RST) {
             half.reset = Some(close);
         } else if segment.flags.contains(Flags::FIN) {

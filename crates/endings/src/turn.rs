@@ -29,10 +29,10 @@ pub(crate) struct Turn {
     /// Sequence numbers at which the answer begins in the server's stream, and behind its last octet so far.
     pub(crate) answer: u32,
     pub(crate) end: u32,
-    /// Whether there was an answer to any request. (An `Option` of `heard` would take 8 octets for each connection.)
+    /// Whether there was an answer to any request. (An `Option` of `acked` would take 8 octets for each connection.)
     has_answer: bool,
     /// The client's data that the server had acknowledged when its last answer began, if there was one.
-    heard: u32,
+    acked: u32,
     /// When the last octets of the request were sent.
     pub(crate) asked_at: Option<Timestamp>,
     /// When the first octets of the last answer were sent, and the last ones, if there was an answer.
@@ -85,7 +85,7 @@ impl Turn {
             answer: 0,
             end: 0,
             has_answer: false,
-            heard: 0,
+            acked: 0,
             asked_at: None,
             first_at: Timestamp(0),
             last_at: Timestamp(0),
@@ -101,7 +101,7 @@ impl Turn {
                 None
             }
             // The request was captured behind its own answer.
-            TurnState::Answering | TurnState::Answered if is_upto(upto, self.heard) => {
+            TurnState::Answering | TurnState::Answered if is_upto(upto, self.acked) => {
                 self.asked_at.get_or_insert(at);
                 None
             }
@@ -130,23 +130,23 @@ impl Turn {
     }
 
     /// The client's data that the server had acknowledged when its last answer began.
-    pub(crate) fn heard(&self) -> Option<u32> {
-        self.has_answer.then_some(self.heard)
+    pub(crate) fn acked(&self) -> Option<u32> {
+        self.has_answer.then_some(self.acked)
     }
 
-    /// Takes octets of the server up to `end`. It had acknowledged the client's data up to `heard`.
-    pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
+    /// Takes octets of the server up to `end`. It had acknowledged the client's data up to `acked`.
+    pub(crate) fn answer(&mut self, acked: u32, end: u32, at: Timestamp) {
         match self.state {
             // The server sent it before the request arrived, so it is the rest of the previous answer.
-            TurnState::Asked if is_upto(heard, self.asked) => self.pass(end),
+            TurnState::Asked if is_upto(acked, self.asked) => self.pass(end),
             TurnState::Asked => {
                 self.state = TurnState::Answering;
-                (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);
+                (self.first_at, self.last_at, self.acked, self.end) = (at, at, acked, end);
                 self.has_answer = true;
             }
             TurnState::Answering => {
                 (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
-                (self.answer, self.heard) = (follow(self.answer, self.end), follow(self.heard, heard));
+                (self.answer, self.acked) = (follow(self.answer, self.end), follow(self.acked, acked));
             }
             TurnState::Quiet | TurnState::Answered => {}
         }
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn zero_is_a_time() {
         let mut turn = Turn::new();
-        assert_eq!(turn.heard(), None);
+        assert_eq!(turn.acked(), None);
         assert_eq!(turn.ask(0, 9, Timestamp(0), 0), None);
         turn.answer(9, 5, Timestamp(0));
-        assert_eq!(turn.heard(), Some(9));
+        assert_eq!(turn.acked(), Some(9));
         let over = turn.imply_ask(9, 5).map(|it| (it.asked_at, it.first_at));
         assert_eq!(over, Some((Some(Timestamp(0)), Some(Timestamp(0)))));
         turn.answer(18, 10, Timestamp(3));

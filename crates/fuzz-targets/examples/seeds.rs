@@ -161,7 +161,7 @@ fn messages() -> Vec<Message> {
 /// A member, an evicted node, and a node that was admitted again.
 fn members() -> Members {
     let (mesh, legs) = addresses();
-    let member = Member { name: name("a"), since: 1_700_000_000, mesh, legs: Some(legs), heard_s: 3 };
+    let member = Member { name: name("a"), since: 1_700_000_000, mesh, legs: Some(legs), unlinked_s: 3 };
     let verdict = |node, evicted, keys_by| Verdict { name: name(node), at: 1_700_000_000, evicted, keys_by };
     Members { verdicts: vec![verdict("b", true, Some(name("a"))), verdict("c", false, None)], members: vec![member] }
 }
@@ -257,7 +257,7 @@ fn reports() -> Vec<Vec<u8>> {
     let at = Timestamp(1_800_000_000_000_000_000);
     let tallies = vec![(server, 1_799_999_999, tally), (server, 1_800_000_000, tally)];
     let report = Box::new(WireReport::of(1, at, &Health::default(), &tallies));
-    let taken = Taken { number: 7, told: 20, missed: 3 };
+    let taken = Taken { number: 7, reported: 20, missed: 3 };
     let sensor = [
         FromSensor::Hello { run: 1, taken },
         FromSensor::Report { number: 8, before: 20, report },

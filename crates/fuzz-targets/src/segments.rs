@@ -18,7 +18,7 @@ pub(crate) struct Sent<'a> {
     flags: u8,
     /// Distance from the next sequence number.
     ahead: i16,
-    has_heard: i16,
+    acknowledged: i16,
     /// Octets of data that were not captured, in addition to `data`.
     unseen: u8,
     window: u16,
@@ -63,7 +63,7 @@ pub(crate) fn run(sent: Vec<Sent<'_>>) {
             source,
             destination,
             sequence,
-            acknowledgment: next[client][peer].wrapping_add_signed(it.has_heard.into()),
+            acknowledgment: next[client][peer].wrapping_add_signed(it.acknowledged.into()),
             flags: Flags(it.flags),
             window: it.window,
             len,

@@ -10,7 +10,7 @@ use watari_values::SecretBytes;
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {
     ticket: &'a [u8],
-    told: Vec<Seed>,
+    received: Vec<Seed>,
     /// The time of all events after the start, in seconds; a session is valid for longer.
     after: u16,
 }
@@ -39,7 +39,7 @@ pub(crate) fn run(input: Input<'_>) {
     let now = START + u64::from(input.after);
     ring.missing(input.ticket);
     assert!(ring.open(b"terms", input.ticket, now).is_err() || input.ticket == sealed);
-    ring.merge(input.told.iter().map(seed).collect(), now);
+    ring.merge(input.received.iter().map(seed).collect(), now);
     assert!(ring.open(b"terms", &sealed, now).is_ok_and(|opened| opened.session.as_slice() == b"session"));
     let again = ring.seal(b"terms", session, [4; 12], now).expect("there is a key");
     assert!(ring.open(b"terms", &again, now).is_ok());

@@ -2,7 +2,7 @@
 //!
 //! One [`Governor`] decides for the transfers of one pool. It has no I/O and no clock. The caller
 //!
-//! * passes it all origins and transfers about once a second ([`Governor::look`]), and carries out its orders,
+//! * passes it all origins and transfers four times a second ([`Governor::look`]), and carries out its orders,
 //! * asks it at once when an origin fails ([`Governor::failed`]), and
 //! * passes on the operator's requests ([`Governor::asked`]).
 //!

@@ -73,7 +73,7 @@ fn may_come(
 async fn say_hello(shared: &MeshShared, peer: Peer) -> Result<Established, LinkError> {
     let Peer { mut stream, node, roles: allowed } = peer;
     let mut inbox = Inbox::new();
-    say(&mut stream, &LinkMessage::Hello(shared.hello.clone())).await?;
+    send_message(&mut stream, &LinkMessage::Hello(shared.hello.clone())).await?;
     let Frame::Link(LinkMessage::Hello(hello)) = next_frame(&mut stream, &mut inbox).await? else {
         return Err(LinkError::NoHello);
     };
@@ -91,7 +91,10 @@ async fn say_hello(shared: &MeshShared, peer: Peer) -> Result<Established, LinkE
 }
 
 /// Sends a message before the link is established.
-pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), message: &LinkMessage) -> Result<(), LinkError> {
+pub(crate) async fn send_message(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &LinkMessage,
+) -> Result<(), LinkError> {
     let mut bytes = Vec::new();
     frame::encode_link(message, &mut bytes);
     stream.write_all(&bytes).await?;

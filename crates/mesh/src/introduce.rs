@@ -59,8 +59,8 @@ pub(crate) async fn run(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
 
 async fn introduce(shared: &Arc<MeshShared>, peer: &PeerEntry) -> Result<(), LinkError> {
     let mut connection = hello::dial(shared, peer).await?;
-    hello::say(&mut connection.stream, &shared.members_message()).await?;
-    hear(shared, &peer.name, &mut connection).await
+    hello::send_message(&mut connection.stream, &shared.members_message()).await?;
+    receive_members(shared, &peer.name, &mut connection).await
 }
 
 /// Adds a certified node as a peer, after it has sent its address. `None`: this node dials it.
@@ -69,23 +69,27 @@ pub(crate) async fn welcome(
     name: NodeName,
     mut connection: Established,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    hear(shared, &name, &mut connection).await?;
+    receive_members(shared, &name, &mut connection).await?;
     let Some(peer) = shared.peer(&name) else { return Err(LinkError::NoIntroduction) };
     info!(peer = %name, address = %peer.address(), "introduced");
     if !shared.dials(&name) {
         return Ok(Some((peer, connection)));
     }
-    hello::say(&mut connection.stream, &shared.members_message()).await?;
+    hello::send_message(&mut connection.stream, &shared.members_message()).await?;
     connection.stream.shutdown().await?;
     peer.dial.notify_one();
     Ok(None)
 }
 
 /// Receives the members. They are the first message after the hello of an introduction.
-async fn hear(shared: &Arc<MeshShared>, from: &NodeName, connection: &mut Established) -> Result<(), LinkError> {
+async fn receive_members(
+    shared: &Arc<MeshShared>,
+    from: &NodeName,
+    connection: &mut Established,
+) -> Result<(), LinkError> {
     match hello::next_frame(&mut connection.stream, &mut connection.inbox).await? {
-        Frame::Link(LinkMessage::Members(told)) => {
-            shared.learn(from, told);
+        Frame::Link(LinkMessage::Members(members)) => {
+            shared.learn(from, members);
             Ok(())
         }
         _ => Err(LinkError::NoIntroduction),

@@ -148,7 +148,7 @@ impl Mesh {
         peers.iter().map(|peer| peer.status(members.source(&peer.name).unwrap_or(Source::Learned))).collect()
     }
 
-    /// Whether nodes that this node has not heard of may become members ([`Join::Certified`]).
+    /// Whether nodes that this node does not know yet may become members ([`Join::Certified`]).
     pub fn is_open(&self) -> bool {
         self.shared.is_open
     }

@@ -1,4 +1,4 @@
-//! The members of the cluster, as far as this node has heard. No sockets and no clocks: time is an argument.
+//! The members of the cluster, as far as this node knows. No sockets and no clocks: time is an argument.
 //!
 //! The state is a set of statements and verdicts, and each input is merged into it ([`Members::merge`]):
 //!
@@ -29,7 +29,7 @@ use watari_wire::{Member, Members as MembersMessage, Verdict};
 
 use crate::Peer;
 pub use known::Source;
-use known::{Known, Said};
+use known::{Known, Statement};
 pub(crate) use now::Now;
 pub use verdicts::OrderError;
 use verdicts::Verdicts;
@@ -37,7 +37,7 @@ use verdicts::Verdicts;
 /// One node's state of all members.
 pub(crate) struct Members {
     own: NodeName,
-    said: Said,
+    statement: Statement,
     /// Whether nodes other than the configured peers can be members.
     learns: bool,
     forget_after: Duration,
@@ -75,11 +75,11 @@ impl Members {
         forget_after: Duration,
         now: Now,
     ) -> Self {
-        let said = advertised.map(|(mesh, legs)| Said { since: now.unix_s, mesh, legs });
+        let statement = advertised.map(|(mesh, legs)| Statement { since: now.unix_s, mesh, legs });
         Self {
             own,
-            said: said.unwrap_or(Said::NOTHING),
-            learns: said.is_some(),
+            statement: statement.unwrap_or(Statement::NOTHING),
+            learns: statement.is_some(),
             forget_after,
             known: BTreeMap::new(),
             verdicts: Verdicts::default(),
@@ -114,7 +114,7 @@ impl Members {
         }
         if self.learns {
             for member in &message.members {
-                self.hear(member, now, &mut outcome);
+                self.merge_statement(member, now, &mut outcome);
             }
         }
         outcome
@@ -147,13 +147,13 @@ impl Members {
     /// Records that the link to a peer is up or down.
     pub(crate) fn linked(&mut self, name: &NodeName, is_up: bool, now: Now) {
         if let Some(known) = self.known.get_mut(name) {
-            (known.linked, known.heard) = (is_up, now.instant);
+            (known.linked, known.last_linked) = (is_up, now.instant);
         }
     }
 
     /// Removes learned nodes without a link from any node for `forget_after`.
     pub(crate) fn forget(&mut self, now: Now) -> Outcome {
-        let is_old = |known: &Known| known.may_go() && known.unheard_for(now) >= self.forget_after;
+        let is_old = |known: &Known| known.may_go() && known.unlinked_for(now) >= self.forget_after;
         let old: Vec<_> = self.known.iter().filter(|(_, known)| is_old(known)).map(|(name, _)| name.clone()).collect();
         let mut outcome = Outcome::default();
         for name in old {
@@ -169,11 +169,11 @@ impl Members {
             return MembersMessage { verdicts, members: Vec::new() };
         }
         let others = self.peers().filter_map(|(name, known)| {
-            let unheard = known.unheard_for(now);
-            let said = known.said.filter(|_| unheard < self.forget_after)?;
-            Some(said.statement(name, unheard))
+            let unlinked = known.unlinked_for(now);
+            let statement = known.statement.filter(|_| unlinked < self.forget_after)?;
+            Some(statement.member(name, unlinked))
         });
-        let own = self.said.statement(&self.own, Duration::ZERO);
+        let own = self.statement.member(&self.own, Duration::ZERO);
         MembersMessage { verdicts, members: [own].into_iter().chain(others).take(MembersMessage::MAX).collect() }
     }
 
@@ -206,9 +206,9 @@ impl Members {
 
     /// The leg listeners of agents, including this node.
     pub(crate) fn legs(&self) -> BTreeMap<NodeName, SocketAddr> {
-        let others = self.peers().filter_map(|(name, known)| Some((name, known.said?)));
-        let all = others.chain([(&self.own, self.said)]);
-        all.filter_map(|(name, said)| Some((name.clone(), said.legs?))).collect()
+        let others = self.peers().filter_map(|(name, known)| Some((name, known.statement?)));
+        let all = others.chain([(&self.own, self.statement)]);
+        all.filter_map(|(name, statement)| Some((name.clone(), statement.legs?))).collect()
     }
 
     fn peers(&self) -> impl Iterator<Item = (&NodeName, &Known)> {
@@ -232,47 +232,47 @@ impl Members {
     }
 
     /// Adds a node's statement about itself, received directly or from another node.
-    fn hear(&mut self, member: &Member, now: Now, outcome: &mut Outcome) {
-        let said = Said::of(member);
-        if !said.is_possible(now) {
+    fn merge_statement(&mut self, member: &Member, now: Now, outcome: &mut Outcome) {
+        let statement = Statement::of(member);
+        if !statement.is_possible(now) {
             return;
         }
         if member.name == self.own {
-            return self.refute(said, outcome);
+            return self.refute(statement, outcome);
         }
-        let unheard = Duration::from_secs(member.heard_s.into());
-        let heard = now.instant.checked_sub(unheard).unwrap_or(now.instant);
+        let unlinked = Duration::from_secs(member.unlinked_s.into());
+        let last_linked = now.instant.checked_sub(unlinked).unwrap_or(now.instant);
         let is_known = self.known.contains_key(&member.name);
-        if !is_known && (unheard >= self.forget_after || !self.make_room(heard, outcome)) {
+        if !is_known && (unlinked >= self.forget_after || !self.make_room(last_linked, outcome)) {
             return;
         }
         self.change(&member.name, outcome, |members, news| {
-            let known = members.known.entry(member.name.clone()).or_insert_with(|| Known::new(heard));
-            known.heard = known.heard.max(heard);
-            if known.said.is_none_or(|known| known < said) {
-                known.said = Some(said);
+            let known = members.known.entry(member.name.clone()).or_insert_with(|| Known::new(last_linked));
+            known.last_linked = known.last_linked.max(last_linked);
+            if known.statement.is_none_or(|known| known < statement) {
+                known.statement = Some(statement);
                 news.members.push(member.clone());
             }
         });
     }
 
     /// Handles a statement about this node that differs from its own: replaces it with a newer one.
-    fn refute(&mut self, said: Said, outcome: &mut Outcome) {
-        if said > self.said {
-            let is_true = (said.mesh, said.legs) == (self.said.mesh, self.said.legs);
-            self.said.since = if is_true { said.since } else { said.since.saturating_add(1) };
-            outcome.news.members.push(self.said.statement(&self.own, Duration::ZERO));
+    fn refute(&mut self, statement: Statement, outcome: &mut Outcome) {
+        if statement > self.statement {
+            let is_true = (statement.mesh, statement.legs) == (self.statement.mesh, self.statement.legs);
+            self.statement.since = if is_true { statement.since } else { statement.since.saturating_add(1) };
+            outcome.news.members.push(self.statement.member(&self.own, Duration::ZERO));
         }
     }
 
-    /// Makes room for a node that was last linked at `heard`: removes one with an earlier time that may go. Returns
+    /// Makes room for a node that was last linked at `last_linked`: removes one with an earlier time that may go. Returns
     /// `false` if there is none.
-    fn make_room(&mut self, heard: Instant, outcome: &mut Outcome) -> bool {
+    fn make_room(&mut self, last_linked: Instant, outcome: &mut Outcome) -> bool {
         if self.known.len() < OTHERS_MAX {
             return true;
         }
-        let earlier = self.known.iter().filter(|(_, known)| known.may_go() && known.heard < heard);
-        let eldest = earlier.min_by_key(|(_, known)| known.heard).map(|(name, _)| name.clone());
+        let earlier = self.known.iter().filter(|(_, known)| known.may_go() && known.last_linked < last_linked);
+        let eldest = earlier.min_by_key(|(_, known)| known.last_linked).map(|(name, _)| name.clone());
         let Some(eldest) = eldest else { return false };
         self.remove(&eldest, outcome);
         true

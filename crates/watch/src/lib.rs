@@ -15,7 +15,7 @@
 //!                                                     ▼
 //!                                                  Tallies ─▶ Report, once a second ─▶ Board ─▶ terminal, web, metrics
 //!                                                               │       ▲                │
-//!                                                    link: a Reporter ═▶ a Judge         └▶ Change ─▶ lines, tell
+//!                                                    link: a Reporter ═▶ a Judge         └▶ Change ─▶ lines, alerting
 //! ```
 //!
 //! # Invariants

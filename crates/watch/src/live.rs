@@ -17,7 +17,7 @@ use crate::report::Report;
 
 /// A message of a capture thread.
 #[derive(Debug)]
-pub enum Heard {
+pub enum CaptureMessage {
     /// The counts of the last second.
     Report(Report),
     /// Single events, if requested.
@@ -29,7 +29,7 @@ pub enum Heard {
 /// Capture threads. Dropping this ends them.
 #[derive(Debug)]
 pub struct Live {
-    heard: Receiver<(u8, Heard)>,
+    messages: Receiver<(u8, CaptureMessage)>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -43,9 +43,9 @@ impl Live {
     /// Starts a thread for each ring, of which there may be 256. Each message has the ring's number. `wants_events`:
     /// send single events as well as reports.
     pub fn start(rings: Vec<(Ring, Listener)>, wants_events: bool) -> io::Result<Self> {
-        let (sender, heard) = channel(WAITING_MAX);
+        let (sender, messages) = channel(WAITING_MAX);
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut live = Self { heard, is_over, threads: Vec::with_capacity(rings.len()) };
+        let mut live = Self { messages, is_over, threads: Vec::with_capacity(rings.len()) };
         for (part, (ring, listener)) in rings.into_iter().enumerate() {
             let part = u8::try_from(part).map_err(|_| Error::new(ErrorKind::InvalidInput, "more than 256 threads"))?;
             let events = wants_events.then(Vec::new);
@@ -63,15 +63,15 @@ impl Live {
     }
 
     /// The next message, and the number of its thread. `None` once all threads have ended.
-    pub async fn next(&mut self) -> Option<(u8, Heard)> {
-        self.heard.recv().await
+    pub async fn next(&mut self) -> Option<(u8, CaptureMessage)> {
+        self.messages.recv().await
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
         self.end();
-        self.heard.close();
+        self.messages.close();
         for thread in self.threads.drain(..) {
             // A failure was sent as a message.
             let _ = thread.join();
@@ -85,7 +85,7 @@ struct Thread {
     listener: Listener,
     events: Option<Vec<Event>>,
     lost: Lost,
-    sender: Sender<(u8, Heard)>,
+    sender: Sender<(u8, CaptureMessage)>,
 }
 
 impl Thread {
@@ -99,7 +99,7 @@ impl Thread {
                 Ok(false) => return,
                 Err(error) => {
                     self.finish();
-                    let _ = self.sender.blocking_send((self.part, Heard::Failed(error)));
+                    let _ = self.sender.blocking_send((self.part, CaptureMessage::Failed(error)));
                     return;
                 }
             }
@@ -116,7 +116,7 @@ impl Thread {
         if self.send_events(true) {
             let report = self.listener.rest(self.lost);
             // The receiver may be gone.
-            let _ = self.sender.blocking_send((self.part, Heard::Report(report)));
+            let _ = self.sender.blocking_send((self.part, CaptureMessage::Report(report)));
         }
     }
 
@@ -151,7 +151,7 @@ impl Thread {
             }
             *lost
         });
-        Ok(report.is_none_or(|report| self.sender.blocking_send((self.part, Heard::Report(report))).is_ok()))
+        Ok(report.is_none_or(|report| self.sender.blocking_send((self.part, CaptureMessage::Report(report))).is_ok()))
     }
 
     fn take_events(&mut self) {
@@ -168,6 +168,6 @@ impl Thread {
             return true;
         }
         let events = std::mem::take(events);
-        self.sender.blocking_send((self.part, Heard::Events(events))).is_ok()
+        self.sender.blocking_send((self.part, CaptureMessage::Events(events))).is_ok()
     }
 }

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_that_pauses_covers_only_what_it_heard() {
+    fn a_sensor_that_pauses_covers_only_what_it_captured() {
         let mut board = Board::new(Profile::lab());
         let mut sensor = Sensor { name: "here", rate: 60, open_ms: 1, at_ms: 5_000_000, began_ms: 5_000_000 };
         let mut pass = |seconds: std::ops::Range<u64>, is_paused: bool, has_clients: bool| {

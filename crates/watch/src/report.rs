@@ -71,8 +71,8 @@ impl Tallies {
 
     /// Takes all counts, for a report.
     pub fn take(&mut self) -> Vec<(SocketAddr, u64, Tally)> {
-        let told = std::mem::take(&mut self.held);
-        told.into_iter().map(|((server, second), tally)| (server, second, tally)).collect()
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().map(|((server, second), tally)| (server, second, tally)).collect()
     }
 
     /// Seconds of servers that were left out.

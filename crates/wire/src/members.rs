@@ -29,7 +29,7 @@ pub struct Member {
     /// The node's leg listener, if it is an agent and dispatchers may find it by this statement.
     pub legs: Option<SocketAddr>,
     /// The time since the last link of any node to it, in seconds, by the sender's information.
-    pub heard_s: u32,
+    pub unlinked_s: u32,
 }
 
 /// An operator's order about a node. No statement of the node overrides it.

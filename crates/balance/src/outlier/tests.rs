@@ -153,7 +153,7 @@ fn an_origin_on_trial_gets_one_request() {
     pool.pass(4);
     assert_eq!(pool.admitted(), [1]);
     pool.pass(1);
-    assert_eq!(pool.admitted(), [0, 1], "nothing was heard of the last one");
+    assert_eq!(pool.admitted(), [0, 1], "no result of the last one");
     assert_eq!(pool.request(0, FINE), Some(Verdict::Readmitted));
     assert_eq!(pool.admitted(), [0, 1]);
 }

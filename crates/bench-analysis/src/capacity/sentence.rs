@@ -49,29 +49,29 @@ mod tests {
     use crate::capacity::curve::{Point, Unit};
     use crate::capacity::search::Outcome;
 
-    fn told(level: Option<u64>, missed: Option<u64>, ended: Ended) -> String {
+    fn text_of(level: Option<u64>, missed: Option<u64>, ended: Ended) -> String {
         let finding = Finding { level, confirmed: true, missed, noisy: Vec::new(), runs: 1, ended };
         sentence(&finding, &Curve::new(Unit::RequestsPerSecond))
     }
 
     #[test]
-    fn every_end_is_told() {
+    fn each_end_has_a_sentence() {
         let found = "400 requests/s meet the conditions; 420 do not.";
-        assert_eq!(told(Some(400), Some(420), Ended::Found), found);
+        assert_eq!(text_of(Some(400), Some(420), Ended::Found), found);
         let generator = format!("{found} The generator could not produce more, so the server may take more.");
-        assert_eq!(told(Some(400), Some(420), Ended::GeneratorLimit), generator);
+        assert_eq!(text_of(Some(400), Some(420), Ended::GeneratorLimit), generator);
         let highest =
             "400 requests/s meet the conditions. That is the highest configured level: the server may take more.";
-        assert_eq!(told(Some(400), None, Ended::HighestMet), highest);
-        assert_eq!(told(None, Some(1), Ended::LowestMissed), "Not even 1 requests/s meet the conditions.");
-        assert_eq!(told(None, Some(1), Ended::GeneratorLimit), "The generator could not produce 1 requests/s.");
+        assert_eq!(text_of(Some(400), None, Ended::HighestMet), highest);
+        assert_eq!(text_of(None, Some(1), Ended::LowestMissed), "Not even 1 requests/s meet the conditions.");
+        assert_eq!(text_of(None, Some(1), Ended::GeneratorLimit), "The generator could not produce 1 requests/s.");
         let unanswered = "The server does not respond correctly, not even to single requests.";
-        assert_eq!(told(None, None, Ended::Unanswered), unanswered);
-        assert_eq!(told(None, None, Ended::Unfinished), "The search ended without a result.");
+        assert_eq!(text_of(None, None, Ended::Unanswered), unanswered);
+        assert_eq!(text_of(None, None, Ended::Unfinished), "The search ended without a result.");
     }
 
     #[test]
-    fn doubts_are_told() {
+    fn doubts_are_stated() {
         let finding = Finding {
             level: Some(8),
             confirmed: false,

@@ -66,7 +66,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
         let mut cut = false;
         loop {
             tokio::select! {
-                report = reports.next() => if self.hear(report?)? {
+                report = reports.next() => if self.on_report(report?)? {
                     return Ok(());
                 },
                 Some(ask) = asks.recv() => {
@@ -84,7 +84,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
     }
 
     /// Handles a report; true if it was the last.
-    fn hear(&mut self, report: Report) -> Result<bool, TalkError> {
+    fn on_report(&mut self, report: Report) -> Result<bool, TalkError> {
         let classes = || Arc::clone(&self.shared.classes);
         match report {
             Report::Progress(tally) => {

@@ -33,13 +33,13 @@ where
     let connections = Connections::new(job.is_logged());
     let (prepared, after) = match prepare(*job, own) {
         Ok(prepared) => prepared,
-        Err(why) => return controller.say(&Report::Refused { why }).await,
+        Err(why) => return controller.send_report(&Report::Refused { why }).await,
     };
-    controller.say(&Report::Ready).await?;
+    controller.send_report(&Report::Ready).await?;
     let Some(start) = controller.start().await? else { return Ok(()) };
     match prepared.start(start, after, connections.log()) {
         Ok(load) => controller.attend(load, connections, busy).await,
-        Err(error) => controller.say(&Report::Refused { why: error.to_string() }).await,
+        Err(error) => controller.send_report(&Report::Refused { why: error.to_string() }).await,
     }
 }
 
@@ -78,7 +78,7 @@ struct Controller<W> {
 
 impl<W: AsyncWrite + Unpin> Controller<W> {
     /// Sends a report. Fails if the controller does not take it within [`SILENCE_MAX`].
-    async fn say(&mut self, report: &Report) -> Result<(), TalkError> {
+    async fn send_report(&mut self, report: &Report) -> Result<(), TalkError> {
         send(&mut self.to, report).await
     }
 
@@ -86,7 +86,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
     async fn start(&mut self) -> Result<Option<Instant>, TalkError> {
         loop {
             match self.orders.next().await? {
-                Order::Ping => self.say(&Report::Pong).await?,
+                Order::Ping => self.send_report(&Report::Pong).await?,
                 Order::Start { after_ns } => {
                     let after = Duration::from_nanos(after_ns).min(SILENCE_MAX);
                     return Ok(Some(Instant::now() + after));
@@ -108,18 +108,18 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
                     Order::Take => {
                         let at_ns = nanoseconds(load.elapsed());
                         let tally = Box::new(WireTally::of(&load.take()));
-                        self.say(&Report::Taken { tally, at_ns }).await?;
+                        self.send_report(&Report::Taken { tally, at_ns }).await?;
                     }
                     Order::Cut => load.cut(),
                     other => return Err(other.out_of_turn()),
                 },
                 () = sleep(LOOK) => {
                     while let Some(report) = connections.report()? {
-                        self.say(&report).await?;
+                        self.send_report(&report).await?;
                     }
                     if timer.is_due() {
                         let report = timer.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
-                        self.say(&report).await?;
+                        self.send_report(&report).await?;
                     }
                 },
             }
@@ -131,7 +131,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
             causes: finished.causes,
         };
         drop(busy);
-        self.say(&Report::Done(Box::new(done))).await
+        self.send_report(&Report::Done(Box::new(done))).await
     }
 }
 

@@ -128,12 +128,12 @@ async fn hear(worker: &Worker, config: Arc<ClientConfig>, said: &[u8]) -> Vec<u8
     let tcp = TcpStream::connect(worker.address).await.unwrap();
     let name = ServerName::try_from("w1").unwrap();
     let mut stream = TlsConnector::from(config).connect(name, tcp).await.unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     if stream.write_all(said).await.is_ok() {
         // However the connection ends.
-        let _ = stream.read_to_end(&mut heard).await;
+        let _ = stream.read_to_end(&mut received).await;
     }
-    heard
+    received
 }
 
 /// A client that trusts the cluster, and sends no certificate.

@@ -73,6 +73,9 @@ fn a_histogram_that_cannot_be_read_is_left_out() {
 }
 
 proptest! {
+    // A case takes a tenth of a second: it renders a page and parses it.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     /// Hostile text of a list's author, of a server, or in a summary file.
     #[test]
     fn hostile_names_stay_text(name in r#"[<>&"'a-z/!\-\[\]{}%=\x00-\x1f\u{7f}-\u{9f} ]{0,20}"#) {

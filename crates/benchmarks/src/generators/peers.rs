@@ -60,21 +60,21 @@ impl Generator {
     }
 
     /// The number of answered requests in the output. `None` if the output reports failures.
-    pub(super) fn requests(self, said: &str) -> Option<u64> {
+    pub(super) fn requests(self, output: &str) -> Option<u64> {
         match self {
             Self::Watari => {
-                let json: Value = serde_json::from_str(said).ok()?;
+                let json: Value = serde_json::from_str(output).ok()?;
                 let normal = json["endings"]["NORMAL"].as_u64()?;
                 (json["requests"].as_u64()? == normal).then_some(normal)
             }
-            Self::Wrk if said.contains("Socket errors") || said.contains("Non-2xx") => None,
-            Self::Wrk => number_before(said, " requests in "),
-            Self::Ab if number_behind(said, "Failed requests:") != Some(0) => None,
-            Self::Ab => number_behind(said, "Complete requests:"),
-            Self::H2load if number_before(said, " failed,") != Some(0) => None,
-            Self::H2load => number_before(said, " succeeded,"),
+            Self::Wrk if output.contains("Socket errors") || output.contains("Non-2xx") => None,
+            Self::Wrk => number_before(output, " requests in "),
+            Self::Ab if number_behind(output, "Failed requests:") != Some(0) => None,
+            Self::Ab => number_behind(output, "Complete requests:"),
+            Self::H2load if number_before(output, " failed,") != Some(0) => None,
+            Self::H2load => number_before(output, " succeeded,"),
             Self::Oha => {
-                let json: Value = serde_json::from_str(said).ok()?;
+                let json: Value = serde_json::from_str(output).ok()?;
                 json["statusCodeDistribution"]["200"]
                     .as_u64()
                     .filter(|_| json["errorDistribution"] == Value::Object(Map::default()))
@@ -110,12 +110,12 @@ fn h2load(kind: Kind, requests: u64) -> String {
     }
 }
 
-fn number_before(said: &str, what: &str) -> Option<u64> {
-    said.split_once(what)?.0.rsplit(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
+fn number_before(output: &str, what: &str) -> Option<u64> {
+    output.split_once(what)?.0.rsplit(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn number_behind(said: &str, what: &str) -> Option<u64> {
-    said.split_once(what)?.1.split_whitespace().next()?.parse().ok()
+fn number_behind(output: &str, what: &str) -> Option<u64> {
+    output.split_once(what)?.1.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -80,10 +80,10 @@ pub(crate) fn nginx_as_origin(site: &Site, clients: &Clients) -> Result<(Server,
 /// Forwards HTTPS to `origin`, over keep-alive connections.
 pub(crate) fn nginx_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
     let service = site.address()?;
-    let told = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
+    let headers = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
                 proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;";
     let forward = format!(
-        "location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; {told} }}\n  }}"
+        "location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; {headers} }}\n  }}"
     );
     let hosts: String = Key::ALL.map(|key| host(site, service, key).replace("  }", &forward)).concat();
     let http = format!(

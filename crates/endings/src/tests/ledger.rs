@@ -54,7 +54,7 @@ impl Ledger {
     pub(crate) fn assert_balanced(&self) {
         for (client, server) in self.open.keys() {
             let evicted = self.evicted.get(server).copied().unwrap_or_default();
-            assert_eq!(self.open_at[server], evicted, "given up at {server}; of {client} nothing was heard");
+            assert_eq!(self.open_at[server], evicted, "given up at {server}; of {client} nothing arrived");
         }
     }
 

@@ -51,24 +51,24 @@ impl TrackedConnection {
     }
 
     fn see_answer(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
-        let heard = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
+        let acked = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
         // The server acknowledges client data that were not captured, and they are more than a FIN.
-        let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
-        if self.client.is_placed && self.turn.state != TurnState::Asked && is_before(known.wrapping_add(1), heard) {
+        let known = self.turn.acked().map_or(self.client.next, |acked| later(self.client.next, acked));
+        if self.client.is_placed && self.turn.state != TurnState::Asked && is_before(known.wrapping_add(1), acked) {
             let over = self.turn.imply_ask(known, from);
             self.emit(over, out);
         }
         let is_begin_seen = self.client.syns > 0 || self.server.syns > 0;
         if !is_begin_seen && self.turn.requests == 0 && matches!(self.app, App::Unknown) {
             // A server sends only answers.
-            let over = self.turn.imply_ask(heard.wrapping_sub(1), from);
+            let over = self.turn.imply_ask(acked.wrapping_sub(1), from);
             self.emit(over, out);
         }
         loop {
-            let answer = self.app.see_server(from, heard, segment);
+            let answer = self.app.see_server(from, acked, segment);
             let upto = from.wrapping_add(segment.len);
             if answer.is_answer {
-                self.turn.answer(heard, upto, segment.time);
+                self.turn.answer(acked, upto, segment.time);
             } else {
                 self.turn.pass(upto);
             }

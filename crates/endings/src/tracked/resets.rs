@@ -22,7 +22,7 @@ impl TrackedConnection {
         if half.reset.is_none() {
             let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment).or(half.acked);
             half.reset =
-                Some(Close { sequence: segment.sequence, acknowledgment, heard: peer.acked, at: segment.time });
+                Some(Close { sequence: segment.sequence, acknowledgment, peer_acked: peer.acked, at: segment.time });
         }
         if self.stage != Stage::Closing {
             self.is_doubtful = worth == Reset::Doubtful;

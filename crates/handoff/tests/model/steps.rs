@@ -158,9 +158,9 @@ impl Cluster {
         if served.payload.sealed < scenario.tx_len {
             steps.push(Step::AgentSeals(at));
         }
-        let heard_all = served.payload.opened == scenario.rx_len
+        let opened_all = served.payload.opened == scenario.rx_len
             && (!scenario.client_fin || self.leg_of(at).is_some_and(|leg| leg.down_fin));
-        if heard_all && served.written == scenario.tx_len {
+        if opened_all && served.written == scenario.tx_len {
             steps.push(Step::AgentFinishes(at));
         } else if self.budget.proposals > 0 {
             let others = (0..scenario.agents).filter(|target| *target != at);

@@ -30,28 +30,28 @@ impl Source {
 /// The state of another node.
 pub(super) struct Known {
     pub(super) configured: Option<SocketAddr>,
-    pub(super) said: Option<Said>,
+    pub(super) statement: Option<Statement>,
     pub(super) linked: bool,
     /// When any node last had a link to it.
-    pub(super) heard: Instant,
+    pub(super) last_linked: Instant,
 }
 
 /// A node's statement about itself. The greater one counts. The fields after `since` only break ties, in the same way
 /// at all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Said {
+pub(super) struct Statement {
     pub(super) since: u64,
     pub(super) mesh: SocketAddr,
     pub(super) legs: Option<SocketAddr>,
 }
 
 impl Known {
-    pub(super) fn new(heard: Instant) -> Self {
-        Self { configured: None, said: None, linked: false, heard }
+    pub(super) fn new(last_linked: Instant) -> Self {
+        Self { configured: None, statement: None, linked: false, last_linked }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.configured.is_none() && self.said.is_none()
+        self.configured.is_none() && self.statement.is_none()
     }
 
     pub(super) fn source(&self) -> Source {
@@ -60,7 +60,7 @@ impl Known {
 
     /// Its mesh listener. Its own statement takes precedence over the configuration, which may be older.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.said.map(|said| said.mesh).or(self.configured)
+        self.statement.map(|statement| statement.mesh).or(self.configured)
     }
 
     /// Whether it may be removed.
@@ -69,12 +69,12 @@ impl Known {
     }
 
     /// The time without a link from any node.
-    pub(super) fn unheard_for(&self, now: Now) -> Duration {
-        if self.linked { Duration::ZERO } else { now.instant.saturating_duration_since(self.heard) }
+    pub(super) fn unlinked_for(&self, now: Now) -> Duration {
+        if self.linked { Duration::ZERO } else { now.instant.saturating_duration_since(self.last_linked) }
     }
 }
 
-impl Said {
+impl Statement {
     /// The statement of a node with only configured peers. It is empty, and is never sent.
     pub(super) const NOTHING: Self =
         Self { since: 0, mesh: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), legs: None };
@@ -84,9 +84,9 @@ impl Said {
     }
 
     /// The time is rounded up, so that it never shrinks when the statement is passed on.
-    pub(super) fn statement(&self, name: &NodeName, unheard: Duration) -> Member {
-        let heard_s = u32::try_from(unheard.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
-        Member { name: name.clone(), since: self.since, mesh: self.mesh, legs: self.legs, heard_s }
+    pub(super) fn member(&self, name: &NodeName, unlinked: Duration) -> Member {
+        let unlinked_s = u32::try_from(unlinked.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        Member { name: name.clone(), since: self.since, mesh: self.mesh, legs: self.legs, unlinked_s }
     }
 
     /// Whether the addresses can be dialed, and the time is not too far in the future.

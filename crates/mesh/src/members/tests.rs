@@ -29,7 +29,7 @@ fn later(now: Now, by: Duration) -> Now {
 }
 
 fn member(node: &str, port: u16) -> Member {
-    Member { name: name(node), since: 1, mesh: address(port), legs: None, heard_s: 0 }
+    Member { name: name(node), since: 1, mesh: address(port), legs: None, unlinked_s: 0 }
 }
 
 fn verdict(node: &str, at: u64, evicted: bool) -> Verdict {
@@ -92,7 +92,7 @@ proptest! {
         let mut second = begin("y").0;
         second.merge(at_once.all(now), now);
         let known = |members: &Members| members.peers().filter(|(name, _)| name.as_str() < "f")
-            .map(|(name, known)| (name.clone(), known.said)).collect::<Vec<_>>();
+            .map(|(name, known)| (name.clone(), known.statement)).collect::<Vec<_>>();
         prop_assert_eq!(known(&second), known(&at_once));
     }
 
@@ -168,22 +168,22 @@ fn a_node_that_does_not_learn_knows_its_configured_peers() {
 fn a_learned_node_without_a_link_from_any_node_is_forgotten() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2)], now);
-    let heard_s = 600;
-    members.merge(message(vec![], vec![member("c", 3), Member { heard_s, ..member("d", 4) }, member("e", 5)]), now);
+    let unlinked_s = 600;
+    members.merge(message(vec![], vec![member("c", 3), Member { unlinked_s, ..member("d", 4) }, member("e", 5)]), now);
     members.linked(&name("e"), true, now);
     let at = later(now, Duration::from_mins(50));
     assert_eq!(members.forget(at).changes, [Change::Gone(name("d"))]);
-    let heard = members.all(at).members.iter().map(|member| member.heard_s).collect::<Vec<_>>();
-    assert_eq!(heard, [0, 3000, 0], "of a, c and e");
+    let last_linked = members.all(at).members.iter().map(|member| member.unlinked_s).collect::<Vec<_>>();
+    assert_eq!(last_linked, [0, 3000, 0], "of a, c and e");
     // Another node has had a link to it in the meantime.
-    members.merge(message(vec![], vec![Member { heard_s: 5, ..member("c", 3) }]), at);
+    members.merge(message(vec![], vec![Member { unlinked_s: 5, ..member("c", 3) }]), at);
     assert!(members.forget(later(now, FORGET_AFTER)).changes.is_empty());
     members.linked(&name("e"), false, at);
     let changes = members.forget(later(at, FORGET_AFTER)).changes;
     assert_eq!(changes, [Change::Gone(name("c")), Change::Gone(name("e"))]);
     assert_eq!(members.source(&name("b")), Some(Source::Configured));
     // A report does not bring back a node that was removed everywhere.
-    let old = Member { heard_s: 3600, ..member("c", 3) };
+    let old = Member { unlinked_s: 3600, ..member("c", 3) };
     assert!(members.merge(message(vec![], vec![old]), at).changes.is_empty());
 }
 
@@ -225,7 +225,7 @@ fn what_cannot_be_is_passed_over() {
             .collect();
     bad.push(Member { legs: Some("0.0.0.0:1".parse().unwrap()), ..member("b", 2) });
     bad.push(Member { since: UNIX_S + AHEAD_MAX_S + 1, ..member("b", 2) });
-    bad.push(Member { heard_s: u32::MAX, ..member("b", 2) });
+    bad.push(Member { unlinked_s: u32::MAX, ..member("b", 2) });
     let outcome = members.merge(message(vec![verdict("c", UNIX_S + AHEAD_MAX_S + 1, true)], bad), now);
     assert!(outcome.news.is_empty() && outcome.changes.is_empty());
     let close = Member { since: UNIX_S + AHEAD_MAX_S, ..member("b", 2) };
@@ -235,8 +235,10 @@ fn what_cannot_be_is_passed_over() {
 #[test]
 fn there_is_room_for_so_many() {
     let (mut members, now) = begin("a");
-    let many = |prefix: &str, heard_s| -> Vec<Member> {
-        (0..MembersMessage::MAX).map(|number| Member { heard_s, ..member(&format!("{prefix}{number}"), 2) }).collect()
+    let many = |prefix: &str, unlinked_s| -> Vec<Member> {
+        (0..MembersMessage::MAX)
+            .map(|number| Member { unlinked_s, ..member(&format!("{prefix}{number}"), 2) })
+            .collect()
     };
     members.merge(message(vec![], many("x", 1)), now);
     members.linked(&name("x0"), true, now);

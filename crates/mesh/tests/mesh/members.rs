@@ -198,7 +198,7 @@ async fn an_eviction_goes_ahead_of_whatever_is_said_later() {
 }
 
 fn member(node: &str, mesh: SocketAddr) -> Member {
-    Member { name: name(node), since: 1, mesh, legs: None, heard_s: 0 }
+    Member { name: name(node), since: 1, mesh, legs: None, unlinked_s: 0 }
 }
 
 /// A certified node that sends arbitrary lists of members.
@@ -217,7 +217,7 @@ async fn hostile_lists_do_no_harm() {
     let addresses = ["0.0.0.0:7001", "127.0.0.1:0", "224.0.0.1:7001", "[::]:7001", "255.255.255.255:7001"];
     let mut members: Vec<_> = addresses.iter().map(|address| member("c", address.parse().unwrap())).collect();
     members.push(Member { since: u64::MAX, ..member("c", nowhere()) });
-    members.push(Member { heard_s: u32::MAX, ..member("c", nowhere()) });
+    members.push(Member { unlinked_s: u32::MAX, ..member("c", nowhere()) });
     members.push(Member { since: 4_000_000_000, ..member("b", nowhere()) });
     members.push(member("d", nowhere()));
     raw.send_link(&LinkMessage::Members(Members { verdicts: vec![], members })).await;

@@ -24,7 +24,7 @@ struct Put {
     /// The number of copies ever sent.
     serial: u64,
     /// Whether [`Action::Stored`] was returned.
-    told: bool,
+    is_reported: bool,
 }
 
 struct Placed {
@@ -123,7 +123,7 @@ impl Put {
     fn new(id: u64, ranks: &Ranks, sessions: Vec<(SessionKey, Session)>) -> Self {
         let placed = |(key, session)| Placed { key, session, owners: ranks.first(&key, OWNERS) };
         let sessions = sessions.into_iter().map(placed).collect();
-        Self { id, sessions, copies: Vec::new(), serial: 0, told: false }
+        Self { id, sessions, copies: Vec::new(), serial: 0, is_reported: false }
     }
 
     /// Sends each session to those of its targets that no copy is on its way to.
@@ -190,13 +190,13 @@ impl Put {
     fn notify(&mut self, turn: &mut Turn<'_>) {
         let me = turn.ranks().me();
         let standings: Vec<_> = (0..self.sessions.len()).map(|place| self.standing(me, place)).collect();
-        if self.told || standings.contains(&CopyState::Waiting) {
+        if self.is_reported || standings.contains(&CopyState::Waiting) {
             return;
         }
         if standings.contains(&CopyState::Lost) {
             turn.counters().puts_not_acknowledged += 1;
         }
-        self.told = true;
+        self.is_reported = true;
         turn.actions.push(Action::Stored(PutId(self.id)));
     }
 

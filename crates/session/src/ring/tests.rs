@@ -50,13 +50,13 @@ fn opens(ring: &Ring, ticket: &[u8]) -> Result<(), NotOpened> {
 fn seeds_of_the_far_past_and_future_are_passed_over() {
     let mut ring = first(START);
     let epoch = u32::try_from(START / HOUR).unwrap();
-    let told = |id: u8, epoch| {
+    let received = |id: u8, epoch| {
         let state = EpochSecret { epoch, secret: SecretBytes::new(vec![id; 32]) };
         TicketSeed { id: [id; 8], made: 0, state: Some(state), keys: Vec::new() }
     };
-    let far = vec![told(1, 0), told(2, epoch - 16), told(3, epoch + 2), told(4, u32::MAX)];
+    let far = vec![received(1, 0), received(2, epoch - 16), received(3, epoch + 2), received(4, u32::MAX)];
     assert_eq!(ring.merge(far, START), 0);
-    assert_eq!(ring.merge(vec![told(5, epoch - 15), told(6, epoch + 1)], START), 2);
+    assert_eq!(ring.merge(vec![received(5, epoch - 15), received(6, epoch + 1)], START), 2);
 }
 
 #[test]

@@ -341,7 +341,7 @@ fn policies(
     Policies {
         handshake: handshake.unwrap_or(default.handshake),
         bulk: bulk.unwrap_or(default.bulk),
-        client_prefix: client_prefix.map_or(default.client_prefix, |prefix| prefix.0),
+        client_prefix: client_prefix.map_or(default.client_prefix, |prefix| prefix.or(default.client_prefix)),
         slow_start: slow_start.map(Span::get),
     }
 }

@@ -113,7 +113,7 @@ fn page() -> String {
                 list(&key.example)
             };
             let range = range(&of_key);
-            let default = if default == range { "all".to_owned() } else { default };
+            let default = if default == range && default != "-" { "all".to_owned() } else { default };
             let cells = [format!("`{}`", key.name), kind(&of_key), default, range, meaning(&of_key), example];
             let _ = writeln!(page, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
@@ -153,7 +153,9 @@ fn default(schema: &Value, path: &str, of_key: &Value) -> String {
     if table["required"].as_array().is_some_and(|keys| keys.iter().any(|name| name == key)) {
         return "**required**".to_owned();
     }
-    match of_key.get("default") {
+    // A table of values may have the defaults of all its keys.
+    let of_table = at(schema, above);
+    match of_key.get("default").or_else(|| of_table["default"].as_object()?.get(key)) {
         Some(Value::Array(values)) if values.is_empty() => "`[]`".to_owned(),
         Some(value) => list(&in_toml(value)),
         None => "-".to_owned(),

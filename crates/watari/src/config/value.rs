@@ -56,19 +56,20 @@ pub(super) struct Weight(pub(super) u32);
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "RawPrefix")]
 #[schemars(inline, with = "RawPrefix")]
-pub(crate) struct Prefix(pub(super) ClientPrefix);
+pub(crate) struct Prefix {
+    ipv4: Option<u8>,
+    ipv6: Option<u8>,
+}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawPrefix {
     /// The bits of an IPv4 address that distinguish clients.
-    #[serde(default = "whole_ipv4")]
     #[schemars(range(min = 1, max = 32))]
-    ipv4: u8,
+    ipv4: Option<u8>,
     /// The bits of an IPv6 address that distinguish clients.
-    #[serde(default = "whole_ipv6")]
     #[schemars(range(min = 1, max = 128))]
-    ipv6: u8,
+    ipv6: Option<u8>,
 }
 
 /// The version of the PROXY protocol that carries the client's address.
@@ -139,20 +140,20 @@ impl TryFrom<u32> for Weight {
     }
 }
 
+impl Prefix {
+    /// `default`, with the lengths that are configured.
+    pub(super) fn or(self, default: ClientPrefix) -> ClientPrefix {
+        default.with(self.ipv4, self.ipv6).expect("the lengths are checked when the table is read")
+    }
+}
+
 impl TryFrom<RawPrefix> for Prefix {
     type Error = InvalidPrefix;
 
     fn try_from(raw: RawPrefix) -> Result<Self, InvalidPrefix> {
-        ClientPrefix::new(raw.ipv4, raw.ipv6).map(Self)
+        let RawPrefix { ipv4, ipv6 } = raw;
+        ClientPrefix::default().with(ipv4, ipv6).map(|_| Self { ipv4, ipv6 })
     }
-}
-
-fn whole_ipv4() -> u8 {
-    32
-}
-
-fn whole_ipv6() -> u8 {
-    128
 }
 
 impl TryFrom<String> for ListenerAddress {

@@ -26,7 +26,7 @@ pub(crate) struct Expiry {
     metric: Family<Labels, Gauge>,
     /// The certificates of the node and its cluster. They are read once, because the mesh does not reload them either.
     of_mesh: Option<Certificates>,
-    told: BTreeMap<(PathBuf, String), (ValidityState, SystemTime)>,
+    logged: BTreeMap<(PathBuf, String), (ValidityState, SystemTime)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -66,14 +66,14 @@ impl Expiry {
             self.metric.get_or_create(&Labels { usage: usage.label(), file, subject }).set(validity.not_after);
         }
         let warnings = warnings(certificates, now);
-        self.told.retain(|key, _| warnings.iter().any(|warning| warning.key() == *key));
+        self.logged.retain(|key, _| warnings.iter().any(|warning| warning.key() == *key));
         for warning in warnings {
-            let is_due = |(state, told): &(ValidityState, SystemTime)| {
-                *state != warning.state || now.duration_since(*told).is_ok_and(|since| since >= REPEAT)
+            let is_due = |(state, logged): &(ValidityState, SystemTime)| {
+                *state != warning.state || now.duration_since(*logged).is_ok_and(|since| since >= REPEAT)
             };
-            if all || self.told.get(&warning.key()).is_none_or(is_due) {
+            if all || self.logged.get(&warning.key()).is_none_or(is_due) {
                 tracing::warn!("{warning}");
-                self.told.insert(warning.key(), (warning.state, now));
+                self.logged.insert(warning.key(), (warning.state, now));
             }
         }
     }

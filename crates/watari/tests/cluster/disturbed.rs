@@ -63,7 +63,7 @@ impl Undecided {
     }
 
     /// Lets the target answer while the dispatcher is stopped.
-    fn hold_unheard(&self) {
+    fn hold_while_the_dispatcher_is_stopped(&self) {
         self.dispatcher().stop();
         self.target().go_on();
         until("the target holds the connection", || self.target().count("watari_mesh_messages_sent_total", "held") > 0);
@@ -145,7 +145,7 @@ fn a_target_that_dies_before_it_answers_costs_no_connection() {
 #[test]
 fn a_target_that_dies_after_its_answer_does_no_harm() {
     let mut moving = Undecided::begin(ABORTED_LATE);
-    moving.hold_unheard();
+    moving.hold_while_the_dispatcher_is_stopped();
     moving.target().kill();
     moving.dispatcher().go_on();
     match moving.client.download(1_000_000, 1) {
@@ -172,7 +172,7 @@ fn a_source_that_dies_before_the_target_answers_costs_no_connection() {
 #[test]
 fn a_source_that_dies_after_the_target_answered_costs_no_connection() {
     let mut moving = Undecided::begin(ABORTED_LATE);
-    moving.hold_unheard();
+    moving.hold_while_the_dispatcher_is_stopped();
     moving.source().kill();
     moving.dispatcher().go_on();
     moving.check_alive(TARGET);
@@ -183,7 +183,7 @@ fn a_source_that_dies_after_the_target_answered_costs_no_connection() {
 #[test]
 fn a_dispatcher_that_dies_in_a_move_leaves_nothing_behind() {
     let mut moving = Undecided::begin(ABORTED_LATE);
-    moving.hold_unheard();
+    moving.hold_while_the_dispatcher_is_stopped();
     moving.dispatcher().kill();
     assert!(!moving.client.ends_cleanly());
     moving.dispatcher().start();

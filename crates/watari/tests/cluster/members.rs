@@ -149,7 +149,7 @@ fn hostile_lists_of_members_do_no_harm() {
         since: 1,
         mesh: mesh.parse().unwrap(),
         legs: None,
-        heard_s: 0,
+        unlinked_s: 0,
     };
     let tell = |guest: &mut Guest, members| {
         guest.send_link(&LinkMessage::Members(Members { verdicts: Vec::new(), members }));

@@ -196,9 +196,9 @@ fn rules_change_at_a_reload() {
     };
     let talk = |(client, served): &mut (TcpStream, TcpStream)| {
         served.write_all(b"still here").unwrap();
-        let mut heard = [0; 10];
-        client.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"still here");
+        let mut echoed = [0; 10];
+        client.read_exact(&mut echoed).unwrap();
+        assert_eq!(&echoed, b"still here");
     };
     let mut first = meet(&backend);
     let [before, after] = [&backend, &other].map(|backend| backend.local_addr().unwrap().to_string());

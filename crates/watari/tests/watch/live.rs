@@ -301,7 +301,7 @@ fn an_interface_may_go_away() {
     watching.wait_until_logged("privileges dropped");
     ip("link delete v0");
     watching.wait_until_logged("the capture on an interface has failed");
-    watching.wait_until("lo heard", || {
+    watching.wait_until("lo has reported", || {
         assert!(TcpStream::connect("127.0.0.1:9").is_err());
         !watching.rows::<Row>().is_empty()
     });

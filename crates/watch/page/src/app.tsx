@@ -2,7 +2,7 @@
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import type { Board, Course, Sensor } from "./board.ts";
 import { keyOf, ofKey } from "./board.ts";
-import { count, duration, heardAt, moment, offset } from "./format.ts";
+import { count, duration, lastReport, moment, offset } from "./format.ts";
 import { NOTHING } from "./history.ts";
 import { List } from "./list.tsx";
 import type { Link } from "./live.ts";
@@ -16,17 +16,17 @@ import { begin, next, ofHash, toHash } from "./state.ts";
 const SETTLE_S = 5;
 
 export function App() {
-  const [state, tell] = useReducer<PageState, Action>(next, begin(ofHash(location.hash)));
-  useLive(state, tell);
-  useHash(state.selected, tell);
+  const [state, dispatch] = useReducer<PageState, Action>(next, begin(ofHash(location.hash)));
+  useLive(state, dispatch);
+  useHash(state.selected, dispatch);
   const { board, link, selected } = state;
   return (
     <>
       <Header board={board} link={link} />
       <main>
         {board !== null && <Away board={board} />}
-        {board === null ? <p class="note">Waiting for data…</p> : <List board={board} selected={selected} tell={tell} />}
-        {board !== null && <Columns state={state} board={board} tell={tell} />}
+        {board === null ? <p class="note">Waiting for data…</p> : <List board={board} selected={selected} dispatch={dispatch} />}
+        {board !== null && <Columns state={state} board={board} dispatch={dispatch} />}
       </main>
       {board !== null && <Sensors board={board} />}
     </>
@@ -35,22 +35,22 @@ export function App() {
 
 // Listens to the stream, and requests the past of selected servers that are watched: at first, and with the first tick
 // after the stream was interrupted or slow.
-function useLive(state: PageState, tell: (action: Action) => void): void {
+function useLive(state: PageState, dispatch: (action: Action) => void): void {
   const current = useRef(state);
   current.current = state;
   const asked = useRef(new Set<string>());
   const ask = (key: string) => {
     asked.current.add(key);
-    void fetchCourse(key, (current.current.board?.now ?? -Infinity) - SETTLE_S, tell, () => asked.current.delete(key));
+    void fetchCourse(key, (current.current.board?.now ?? -Infinity) - SETTLE_S, dispatch, () => asked.current.delete(key));
   };
   useEffect(
     () =>
       listen("/api/live", {
         board: (board) => {
           if (board.now - (current.current.board?.now ?? board.now) >= SETTLE_S) asked.current.clear();
-          tell({ is: "board", board });
+          dispatch({ is: "board", board });
         },
-        link: (link) => tell({ is: "link", link }),
+        link: (link) => dispatch({ is: "link", link }),
         opened: () => asked.current.clear(),
       }),
     [],
@@ -62,25 +62,25 @@ function useLive(state: PageState, tell: (action: Action) => void): void {
   }, [state.selected, state.board]);
 }
 
-async function fetchCourse(key: string, asked: number, tell: (action: Action) => void, failed: () => void): Promise<void> {
+async function fetchCourse(key: string, asked: number, dispatch: (action: Action) => void, failed: () => void): Promise<void> {
   const { sensor, server } = ofKey(key);
   try {
     const answer = await fetch(courseUrl(sensor, server));
     // A server that is no longer watched has no past. When it comes back, its past begins with the ticks.
-    if (answer.ok) tell({ is: "course", key, course: (await answer.json()) as Course, asked });
+    if (answer.ok) dispatch({ is: "course", key, course: (await answer.json()) as Course, asked });
   } catch {
     // The server is unreachable. The first tick after that triggers another request.
     failed();
   }
 }
 
-function useHash(selected: readonly string[], tell: (action: Action) => void): void {
+function useHash(selected: readonly string[], dispatch: (action: Action) => void): void {
   useEffect(() => {
     const hash = toHash(selected);
     if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash === "" ? location.pathname : `#${hash}`);
   }, [selected]);
   useEffect(() => {
-    const changed = () => tell({ is: "select", keys: ofHash(location.hash) });
+    const changed = () => dispatch({ is: "select", keys: ofHash(location.hash) });
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
@@ -112,7 +112,7 @@ function LinkState({ board, link }: { board: Board | null; link: Link }) {
   );
 }
 
-function Columns({ state, board, tell }: { state: PageState; board: Board; tell: (action: Action) => void }) {
+function Columns({ state, board, dispatch }: { state: PageState; board: Board; dispatch: (action: Action) => void }) {
   const { selected, histories, link } = state;
   if (board.servers.length === 0 && selected.length === 0) return null;
   if (selected.length === 0) return <p class="note">Select a server to show it, or several to show them side by side.</p>;
@@ -127,7 +127,7 @@ function Columns({ state, board, tell }: { state: PageState; board: Board; tell:
           board={board}
           history={histories.get(key) ?? NOTHING}
           isStale={link === "stale"}
-          close={() => tell({ is: "toggle", key })}
+          close={() => dispatch({ is: "toggle", key })}
         />
       ))}
     </section>
@@ -148,9 +148,9 @@ function Away({ board }: { board: Board }) {
         shown as in the last report.
       </p>
       <ul>
-        {named.map(({ name, heard }) => (
+        {named.map(({ name, last_report }) => (
           <li key={name}>
-            <b>{name}</b>, {heardAt(heard, board.now)}
+            <b>{name}</b>, {lastReport(last_report, board.now)}
           </li>
         ))}
         {others > 0 && <li>and {count(others)} more</li>}
@@ -185,9 +185,9 @@ function Sensors({ board }: { board: Board }) {
 }
 
 function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
-  const { name, heard, away, clock_offset_s: ahead, lost, refused } = sensor;
+  const { name, last_report, away, clock_offset_s: ahead, lost, refused } = sensor;
   const parts = [
-    ...(heard > 0 ? [`${duration(now - heard)} ago`] : []),
+    ...(last_report > 0 ? [`${duration(now - last_report)} ago`] : []),
     `${count(sensor.packets)} packets`,
     `${count(sensor.dropped)} dropped by the sensor, ${count(sensor.dropped_by_interface)} by the interface`,
     `${count(sensor.evicted)} connections evicted, ${count(sensor.untracked)} packets of untracked connections`,
@@ -200,8 +200,8 @@ function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
   ];
   return (
     <li>
-      <b>{name}</b> {away && <b class="unheard">disconnected, </b>}
-      {heardAt(heard, now)} · {parts.join(" · ")}
+      <b>{name}</b> {away && <b class="silent">disconnected, </b>}
+      {lastReport(last_report, now)} · {parts.join(" · ")}
     </li>
   );
 }

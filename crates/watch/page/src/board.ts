@@ -30,7 +30,7 @@ export interface Profile {
 
 export interface Sensor {
   name: string;
-  heard: number;
+  last_report: number;
   // The end of the last complete second, by its own clock, and the number of seconds before that are covered, at most
   // ten.
   complete_until: number;
@@ -148,11 +148,11 @@ export function heldSpan(profile: Profile): number {
 }
 
 // Sensors report each second. Without a report for this many seconds, the states of their servers are unknown.
-export const UNHEARD_S = 10;
+export const SILENT_S = 10;
 
 // Since when the states of a sensor's servers are unknown: the page shows them as they were then. Null: they are known.
-export function unheardSince(sensor: Sensor | undefined, now: number): number | null {
+export function silentSince(sensor: Sensor | undefined, now: number): number | null {
   if (sensor === undefined) return 0;
-  const ago = now - (sensor.heard - (sensor.clock_offset_s ?? 0));
-  return sensor.away || ago >= UNHEARD_S ? sensor.heard : null;
+  const ago = now - (sensor.last_report - (sensor.clock_offset_s ?? 0));
+  return sensor.away || ago >= SILENT_S ? sensor.last_report : null;
 }

@@ -63,7 +63,7 @@ export function moment(seconds: number, now: number): string {
 }
 
 // The time of a sensor's last report.
-export function heardAt(seconds: number, now: number): string {
+export function lastReport(seconds: number, now: number): string {
   return seconds > 0 ? `last report at ${moment(seconds, now)}` : "no report yet";
 }
 

@@ -1,8 +1,8 @@
 // The list of servers: sorted, filtered, and selected by mouse, finger and keyboard.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Board, Sensor, Server } from "./board.ts";
-import { SHARES, judged, keyOf, recent, resumedShare, unheardSince } from "./board.ts";
-import { count, heardAt, milliseconds, moment, percent, rate } from "./format.ts";
+import { SHARES, judged, keyOf, recent, resumedShare, silentSince } from "./board.ts";
+import { count, lastReport, milliseconds, moment, percent, rate } from "./format.ts";
 import type { Order } from "./listing.ts";
 import { COLUMNS, WORST_FIRST, listed, nextOrder } from "./listing.ts";
 import { Sign } from "./sign.tsx";
@@ -11,14 +11,14 @@ import type { Action } from "./state.ts";
 interface Props {
   board: Board;
   selected: readonly string[];
-  tell: (action: Action) => void;
+  dispatch: (action: Action) => void;
 }
 
-export function List({ board, selected, tell }: Props) {
+export function List({ board, selected, dispatch }: Props) {
   const [order, setOrder] = useState(WORST_FIRST);
   const [filter, setFilter] = useState("");
   const servers = listed(board.servers, order, filter);
-  const rows = useRows(servers.map(keyOf), selected, tell);
+  const rows = useRows(servers.map(keyOf), selected, dispatch);
   if (board.servers.length === 0) return <Nobody board={board} />;
   const sensors = new Map(board.sensors.map((sensor) => [sensor.name, sensor]));
   return (
@@ -51,7 +51,7 @@ export function List({ board, selected, tell }: Props) {
               const isSelected = selected.includes(key);
               return (
                 <tr key={key} data-key={key} aria-selected={isSelected} {...rows.of(key)}>
-                  <Cells server={server} sensor={sensors.get(server.sensor)} now={board.now} isSelected={isSelected} toggle={() => tell({ is: "toggle", key })} />
+                  <Cells server={server} sensor={sensors.get(server.sensor)} now={board.now} isSelected={isSelected} toggle={() => dispatch({ is: "toggle", key })} />
                 </tr>
               );
             })}
@@ -140,7 +140,7 @@ interface CellsProps {
 
 function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
   const [long, short] = [judged(server), recent(server)];
-  const unheard = unheardSince(sensor, now);
+  const silent = silentSince(sensor, now);
   return (
     <>
       <td class="pick">
@@ -154,17 +154,17 @@ function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
         />
       </td>
       <td class="state">
-        <Sign state={server.state} isPast={unheard !== null} />
-        {unheard !== null && <small class="then"> at {moment(unheard, now)}</small>}
+        <Sign state={server.state} isPast={silent !== null} />
+        {silent !== null && <small class="then"> at {moment(silent, now)}</small>}
       </td>
       <th scope="row" class="server">
         {server.server}
       </th>
       <td class="sensor">
         {server.sensor}{" "}
-        {unheard !== null && (
-          <small class="unheard">
-            {sensor?.away === true ? "disconnected" : "silent"}, {heardAt(unheard, now)}
+        {silent !== null && (
+          <small class="silent">
+            {sensor?.away === true ? "disconnected" : "silent"}, {lastReport(silent, now)}
           </small>
         )}
       </td>
@@ -188,7 +188,7 @@ function Figure({ title, text, as = title.toLowerCase() }: { title: string; text
 }
 
 // Tab reaches one row, and arrow keys reach the others from there.
-function useRows(keys: readonly string[], selected: readonly string[], tell: (action: Action) => void) {
+function useRows(keys: readonly string[], selected: readonly string[], dispatch: (action: Action) => void) {
   const table = useRef<HTMLTableElement>(null);
   const [active, setActive] = useState<string | null>(null);
   const current = active !== null && keys.includes(active) ? active : (keys.find((key) => selected.includes(key)) ?? keys[0]);
@@ -212,9 +212,9 @@ function useRows(keys: readonly string[], selected: readonly string[], tell: (ac
       End: () => move(keys.length - 1),
       PageDown: () => move(at + 10),
       PageUp: () => move(at - 10),
-      Enter: () => tell(event.ctrlKey || event.shiftKey ? { is: "toggle", key: current } : { is: "select", keys: [current] }),
-      " ": () => tell({ is: "toggle", key: current }),
-      Escape: () => tell({ is: "select", keys: [] }),
+      Enter: () => dispatch(event.ctrlKey || event.shiftKey ? { is: "toggle", key: current } : { is: "select", keys: [current] }),
+      " ": () => dispatch({ is: "toggle", key: current }),
+      Escape: () => dispatch({ is: "select", keys: [] }),
     };
     const action = actions[event.key];
     if (action === undefined) return;
@@ -224,7 +224,7 @@ function useRows(keys: readonly string[], selected: readonly string[], tell: (ac
   const of = (key: string) => ({
     tabIndex: key === current ? 0 : -1,
     onFocus: () => setActive(key),
-    onClick: (event: MouseEvent) => tell(event.ctrlKey || event.metaKey || event.shiftKey ? { is: "toggle", key } : { is: "select", keys: [key] }),
+    onClick: (event: MouseEvent) => dispatch(event.ctrlKey || event.metaKey || event.shiftKey ? { is: "toggle", key } : { is: "select", keys: [key] }),
   });
   return { table, onKeyDown, of };
 }

@@ -27,12 +27,12 @@ export function listen(url: string, listener: Listener): () => void {
   const channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(`watari-watch ${url}`) : null;
   const election = new Election(Math.random().toString(36).slice(2), performance.now());
   let stream: Stream | null = null;
-  let heard = performance.now();
+  let lastMessage = performance.now();
   let link: Link = "connecting";
   let now: number | undefined;
   let last: string | null = null;
-  const say = (message: Message | null) => message !== null && channel?.postMessage(message);
-  const tell = (is: Link) => {
+  const post = (message: Message | null) => message !== null && channel?.postMessage(message);
+  const setLink = (is: Link) => {
     if (link !== is) listener.link((link = is));
   };
   const take = (data: string) => {
@@ -41,9 +41,9 @@ export function listen(url: string, listener: Listener): () => void {
     // After a reconnect, the latest board comes again. It is news only if its time has advanced.
     if (board.now === now) return;
     now = board.now;
-    heard = performance.now();
+    lastMessage = performance.now();
     listener.board(board);
-    tell("live");
+    setLink("live");
   };
   // Only the leader has a stream.
   const follow = () => {
@@ -52,7 +52,7 @@ export function listen(url: string, listener: Listener): () => void {
       stream = open(url, {
         opened: listener.opened,
         board: (data) => {
-          say(election.pass(data));
+          post(election.pass(data));
           take(data);
         },
       });
@@ -62,9 +62,9 @@ export function listen(url: string, listener: Listener): () => void {
     }
   };
   const look = () => {
-    const silence = performance.now() - heard;
-    if (silence > STALE_MS) tell("stale");
-    if (channel !== null) say(election.look(performance.now()));
+    const silence = performance.now() - lastMessage;
+    if (silence > STALE_MS) setLink("stale");
+    if (channel !== null) post(election.look(performance.now()));
     follow();
     if (silence > STALE_MS) stream?.retry();
   };
@@ -73,17 +73,17 @@ export function listen(url: string, listener: Listener): () => void {
     follow();
     if (message.is === "board") take(message.data);
     if (message.is === "who" && election.isLeader) {
-      say(election.lead());
-      if (last !== null) say(election.pass(last));
+      post(election.lead());
+      if (last !== null) post(election.pass(last));
     }
   });
   // A tab that closes gives up the leadership at once.
   const leave = () => {
-    say(election.leave(performance.now()));
+    post(election.leave(performance.now()));
     follow();
   };
   addEventListener("pagehide", leave);
-  say({ is: "who" });
+  post({ is: "who" });
   look();
   const timer = setInterval(look, LOOK_MS);
   return () => {

@@ -1,6 +1,6 @@
 // One server: its state and evidence, its diagram, and its past.
 import type { Board, Sensor, Server } from "./board.ts";
-import { heldSpan, judged, ofKey, recent, resumedShare, unheardSince } from "./board.ts";
+import { heldSpan, judged, ofKey, recent, resumedShare, silentSince } from "./board.ts";
 import { Charts } from "./charts.tsx";
 import { Cloud } from "./cloud.tsx";
 import { bytesRate, count, duration, milliseconds, moment, percent, rate } from "./format.ts";
@@ -20,7 +20,7 @@ interface Props {
 export function Panel({ id, server, board, history, isStale, close }: Props) {
   const { sensor, server: address } = ofKey(id);
   const who = board.sensors.find(({ name }) => name === sensor);
-  const isOld = isStale || unheardSince(who, board.now) !== null;
+  const isOld = isStale || silentSince(who, board.now) !== null;
   return (
     <article class={isOld ? "panel old" : "panel"} data-key={id} aria-label={`${address} of ${sensor}`}>
       <header>
@@ -50,11 +50,11 @@ interface ContentProps {
 function Content({ server, board, history, sensor }: ContentProps) {
   const span = heldSpan(board.profile);
   const to = board.now;
-  const unheard = unheardSince(sensor, to);
-  const time = { from: to - span, until: unheard ?? to, to };
+  const silent = silentSince(sensor, to);
+  const time = { from: to - span, until: silent ?? to, to };
   // Charts end with the last complete second: all bins cover whole seconds of the sensor's clock.
   const until = sensor?.complete_until ?? to;
-  const end = unheard === null ? until : Math.max(to, until);
+  const end = silent === null ? until : Math.max(to, until);
   return (
     <>
       <div class="present">
@@ -80,12 +80,12 @@ function Content({ server, board, history, sensor }: ContentProps) {
 
 function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | undefined; now: number }) {
   const { state, since, because } = server;
-  const unheard = unheardSince(sensor, now);
+  const silent = silentSince(sensor, now);
   // The state after the last report is unknown, and so is its duration.
-  const until = unheard ?? now;
+  const until = silent ?? now;
   return (
     <p class="because">
-      <Sign state={state} isPast={unheard !== null} />{" "}
+      <Sign state={state} isPast={silent !== null} />{" "}
       {since === null ? (
         "so far: too little has happened to decide."
       ) : (
@@ -93,9 +93,9 @@ function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | und
           since {moment(since, now)} ({duration(until - since)}): {because}.
         </>
       )}
-      {unheard !== null && (
-        <b class="unheard">
-          {" "}State at {moment(unheard, now)}: its sensor {sensor?.away === true ? "is disconnected" : "is silent"}, and later
+      {silent !== null && (
+        <b class="silent">
+          {" "}State at {moment(silent, now)}: its sensor {sensor?.away === true ? "is disconnected" : "is silent"}, and later
           events are unknown.
         </b>
       )}

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { UNHEARD_S, keyOf, ofKey, unheardSince } from "../src/board.ts";
+import { SILENT_S, keyOf, ofKey, silentSince } from "../src/board.ts";
 import { sensor } from "./common.ts";
 
-test("of a sensor that is away or silent nothing is known since it was heard", () => {
-  assert.equal(unheardSince(sensor({ heard: 999 }), 1_000), null);
-  assert.equal(unheardSince(sensor({ heard: 1_001 }), 1_000), null);
-  assert.equal(unheardSince(sensor({ heard: 999, away: true }), 1_000), 999);
-  assert.equal(unheardSince(sensor({ heard: 1_000 - UNHEARD_S }), 1_000), 1_000 - UNHEARD_S);
-  assert.equal(unheardSince(sensor({ heard: 1_000 - UNHEARD_S + 1 }), 1_000), null);
+test("nothing is known of a sensor that is away or silent since its last report", () => {
+  assert.equal(silentSince(sensor({ last_report: 999 }), 1_000), null);
+  assert.equal(silentSince(sensor({ last_report: 1_001 }), 1_000), null);
+  assert.equal(silentSince(sensor({ last_report: 999, away: true }), 1_000), 999);
+  assert.equal(silentSince(sensor({ last_report: 1_000 - SILENT_S }), 1_000), 1_000 - SILENT_S);
+  assert.equal(silentSince(sensor({ last_report: 1_000 - SILENT_S + 1 }), 1_000), null);
   // A clock that is behind is not silence.
-  assert.equal(unheardSince(sensor({ heard: 970, clock_offset_s: -29 }), 1_000), null);
-  assert.equal(unheardSince(sensor({ heard: 1_015, clock_offset_s: 30 }), 1_000), 1_015);
+  assert.equal(silentSince(sensor({ last_report: 970, clock_offset_s: -29 }), 1_000), null);
+  assert.equal(silentSince(sensor({ last_report: 1_015, clock_offset_s: 30 }), 1_000), 1_015);
 });
 
 test("a key says server and sensor, whatever the sensor is called", () => {

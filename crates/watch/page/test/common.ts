@@ -59,7 +59,7 @@ export function server(parts: Partial<Server> = {}): Server {
 export function sensor(parts: Partial<Sensor> = {}): Sensor {
   return {
     name: "s",
-    heard: 999,
+    last_report: 999,
     complete_until: 998,
     covered_s: 10,
     packets: 0,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytesRate, clock, count, duration, heardAt, milliseconds, moment, offset, percent, rate, short, span, zone } from "../src/format.ts";
+import { bytesRate, clock, count, duration, lastReport, milliseconds, moment, offset, percent, rate, short, span, zone } from "../src/format.ts";
 
 test("numbers have units, and nothing has none", () => {
   const cases: [string, string][] = [
@@ -55,8 +55,8 @@ test("clocks are ahead or behind", () => {
   for (const [seconds, wanted] of cases) assert.equal(offset(seconds), wanted);
 });
 
-test("a sensor that has said nothing was not heard in 1970", () => {
+test("a sensor without a report has no last report in 1970", () => {
   const noon = new Date(2026, 4, 6, 12, 3, 9).getTime() / 1000;
-  assert.equal(heardAt(0, noon), "no report yet");
-  assert.equal(heardAt(noon, noon + 60), `last report at 12:03:09 ${zone(noon)}`);
+  assert.equal(lastReport(0, noon), "no report yet");
+  assert.equal(lastReport(noon, noon + 60), `last report at 12:03:09 ${zone(noon)}`);
 });

@@ -183,7 +183,7 @@ impl Alerts {
             for slot in &mut alert.slots {
                 if slot.next_turn(alert.unconfirmed_until.is_some()).is_some_and(|at| at <= now) {
                     slot.state = NoticeState::Due;
-                    slot.say(&mut self.next_id, episode, None);
+                    slot.set_notice(&mut self.next_id, episode, None);
                     self.is_changed = true;
                 }
             }
@@ -346,7 +346,7 @@ impl Alerts {
         alert.unconfirmed_until = None;
         for slot in &mut alert.slots {
             if std::mem::take(&mut slot.state) == NoticeState::Due {
-                slot.say(&mut self.next_id, &episode, Some(over.clone()));
+                slot.set_notice(&mut self.next_id, &episode, Some(over.clone()));
             }
         }
         if alert.is_done() {
@@ -435,7 +435,7 @@ impl Slot {
     }
 
     /// Sets the notice to send, in place of an earlier one.
-    fn say(&mut self, next_id: &mut u64, episode: &Episode, over: Option<Over>) {
+    fn set_notice(&mut self, next_id: &mut u64, episode: &Episode, over: Option<Over>) {
         self.pending = Some(PendingNotice { id: fresh(next_id), episode: episode.clone(), over });
         self.repeat_at = None;
         self.not_before = None;

@@ -188,13 +188,14 @@ struct OverRow {
 impl AlertRow {
     fn new(key: &Key, alert: &Alert, names: &[&str]) -> Self {
         let slots = names.iter().zip(&alert.slots);
-        let told = slots.filter(|(_, slot)| slot.state != NoticeState::None || slot.pending.is_some() || slot.may_know);
+        let notified =
+            slots.filter(|(_, slot)| slot.state != NoticeState::None || slot.pending.is_some() || slot.may_know);
         Self {
             sensor: key.sensor.clone(),
             server: key.server,
             state: key.trouble,
             episode: alert.episode.as_ref().map(EpisodeRow::from),
-            receivers: told.map(|(name, slot)| ((*name).to_owned(), SlotRow::from(slot))).collect(),
+            receivers: notified.map(|(name, slot)| ((*name).to_owned(), SlotRow::from(slot))).collect(),
         }
     }
 

@@ -178,15 +178,15 @@ mod tests {
     #[test]
     fn an_alert_for_alertmanager_has_an_end() {
         let now = Timestamp(1_700_000_010_000_000_000);
-        let told = |notice: &Notice| -> Value {
+        let rendered = |notice: &Notice| -> Value {
             serde_json::from_slice(&alertmanager(notice, "", now, Some(Duration::from_mins(1)))).unwrap()
         };
-        let firing = &told(&notice(None))[0];
+        let firing = &rendered(&notice(None))[0];
         assert_eq!(
             (&firing["startsAt"], &firing["endsAt"]),
             (&json!("2023-11-14T22:13:20Z"), &json!("2023-11-14T22:17:30Z"))
         );
         assert_eq!(firing.get("generatorURL"), None);
-        assert_eq!(told(&notice(Some(over())))[0]["endsAt"], "2023-11-14T22:14:20Z");
+        assert_eq!(rendered(&notice(Some(over())))[0]["endsAt"], "2023-11-14T22:14:20Z");
     }
 }

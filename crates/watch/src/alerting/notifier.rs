@@ -84,7 +84,7 @@ impl Notifier {
     }
 
     /// Takes a change of a server's state, from [`crate::board::Board::poll`]. The same state may be passed again. A
-    /// caller that starts a teller beside an older board has to pass the present state of each server: an alert without
+    /// caller that starts a notifier beside an older board has to pass the present state of each server: an alert without
     /// confirmation after a restart ends after [`super::UNCONFIRMED`].
     pub fn notify(&self, sensor: &str, change: &Change) {
         self.shared.lock().change(sensor, change, self.shared.clock.now());

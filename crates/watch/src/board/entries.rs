@@ -20,7 +20,7 @@ pub struct Entry<'a> {
     /// Counts since it was seen first.
     pub totals: Totals,
     /// The time of the sensor's last report, by the sensor's own clock.
-    pub heard: Timestamp,
+    pub last_report: Timestamp,
     /// The complete seconds.
     pub covered: Covered,
     /// Counts over the last ten complete seconds.
@@ -78,7 +78,7 @@ impl Sensor {
             address,
             server,
             totals: self.totals.get(&address).copied().unwrap_or_default(),
-            heard: self.judged,
+            last_report: self.judged,
             covered,
             recent: covered.short(server),
             open: covered.open(server),
@@ -92,7 +92,7 @@ impl Sensor {
         for part in self.parts.values() {
             health += part.health;
         }
-        let hanging = self.parts.values().filter(|part| !part.is_over && part.at < self.heard).count();
+        let hanging = self.parts.values().filter(|part| !part.is_over && part.at < self.last_report).count();
         SensorHealth { health, hanging, unwatched: self.states.unwatched() }
     }
 }

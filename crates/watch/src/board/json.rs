@@ -41,7 +41,7 @@ struct ProfileView {
 struct SensorView<'a> {
     name: &'a str,
     /// The time of its last report.
-    heard: f64,
+    last_report: f64,
     /// The end of the last complete second.
     complete_until: u64,
     /// The number of seconds before `complete_until` that are covered without a pause, at most ten.
@@ -218,7 +218,7 @@ impl Sensor {
         let covered = self.covered();
         SensorView {
             name,
-            heard: seconds(self.heard),
+            last_report: seconds(self.last_report),
             complete_until: covered.until_s,
             covered_s: covered.len_s(),
             packets: health.frames.all(),
@@ -245,7 +245,7 @@ impl Sensor {
 impl<'a> ServerView<'a> {
     fn new(sensor: &'a str, address: SocketAddr, server: &Server, of: &Sensor) -> Self {
         let (profile, late) = (of.states.profile(), &of.late);
-        let from_s = (of.heard.0 / 1_000_000_000).saturating_sub(LATEST_S);
+        let from_s = (of.last_report.0 / 1_000_000_000).saturating_sub(LATEST_S);
         let evidence = server.evidence();
         let late = late.seconds(&address);
         let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s || late.contains(at_s));

@@ -27,7 +27,7 @@ pub(super) struct Sensor {
     /// One for each of its threads.
     pub(super) parts: BTreeMap<u8, Part>,
     /// The time up to which all threads have reported.
-    pub(super) heard: Timestamp,
+    pub(super) last_report: Timestamp,
     /// The begin of the reports without a gap; `None` before the first report.
     pub(super) began: Option<Timestamp>,
     /// The time up to which servers are judged.
@@ -166,7 +166,7 @@ impl Board {
         for (name, sensor) in &mut self.sensors {
             // Without reports of a sensor, the states of its servers are unknown. Silence of the sensor is not silence
             // of its servers.
-            sensor.judged = sensor.heard.min(self.now + Duration::from_secs(AHEAD_MAX_S));
+            sensor.judged = sensor.last_report.min(self.now + Duration::from_secs(AHEAD_MAX_S));
             sensor.states.advance(sensor.judged);
             while let Some(change) = sensor.states.poll() {
                 sensor.note(&change);
@@ -197,7 +197,7 @@ impl Board {
     fn sensor(&mut self, name: &str) -> Option<&mut Sensor> {
         if !self.sensors.contains_key(name) && self.sensors.len() >= SENSORS_MAX {
             let away = self.sensors.iter().filter(|(_, sensor)| sensor.is_away());
-            let longest = away.min_by_key(|(_, sensor)| sensor.heard).map(|(name, _)| name.clone());
+            let longest = away.min_by_key(|(_, sensor)| sensor.last_report).map(|(name, _)| name.clone());
             self.sensors.remove(&longest?);
         }
         let profile = self.profile;
@@ -212,7 +212,7 @@ impl Sensor {
             timelines: BTreeMap::new(),
             totals: BTreeMap::new(),
             parts: BTreeMap::new(),
-            heard: Timestamp(0),
+            last_report: Timestamp(0),
             began: None,
             judged: Timestamp(0),
             late: Late::default(),
@@ -234,12 +234,12 @@ impl Sensor {
         let parts = || self.parts.values().filter(|part| !part.is_over).map(|part| part.at);
         let first = parts().max().unwrap_or(Timestamp(0));
         let waited_for = parts().filter(|at| first.since(*at) <= PART_LATE_MAX).min();
-        if self.heard.since(first) > SET_BACK_MIN {
-            (self.heard, self.judged, self.began) = (first, first, None);
+        if self.last_report.since(first) > SET_BACK_MIN {
+            (self.last_report, self.judged, self.began) = (first, first, None);
             self.late = Late::default();
             self.states.set_back(first);
         }
-        self.heard = self.heard.max(waited_for.unwrap_or(Timestamp(0)));
+        self.last_report = self.last_report.max(waited_for.unwrap_or(Timestamp(0)));
     }
 
     pub(super) fn is_away(&self) -> bool {
@@ -252,7 +252,7 @@ impl Sensor {
         self.timelines.retain(|server, _| states.server(server).is_some());
         self.totals.retain(|server, _| states.server(server).is_some());
         self.late.0.retain(|server, _| states.server(server).is_some());
-        self.late.forget(self.heard.0 / 1_000_000_000);
+        self.late.forget(self.last_report.0 / 1_000_000_000);
     }
 }
 

@@ -93,21 +93,21 @@ fn seconds_that_change_late_are_shown_for_a_while() {
 #[test]
 fn time_goes_on_as_far_as_all_threads_have_come() {
     let mut board = Board::new(Profile::lab());
-    let heard = |board: &Board| sensor(board)["heard"].as_f64().unwrap();
+    let last_report = |board: &Board| sensor(board)["last_report"].as_f64().unwrap();
     for part in [0, 1] {
         board.take("here", part, &report(FIRST_S, FIRST_S));
     }
     board.take("here", 1, &report(FIRST_S + 8, FIRST_S + 8));
-    assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_000.0, Some(0)));
+    assert_eq!((last_report(&board), sensor(&board)["hanging"].as_u64()), (1_000.0, Some(0)));
     // This thread hangs.
     board.take("here", 1, &report(FIRST_S + 11, FIRST_S + 11));
-    assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_011.0, Some(1)));
+    assert_eq!((last_report(&board), sensor(&board)["hanging"].as_u64()), (1_011.0, Some(1)));
     board.take("here", 0, &report(FIRST_S + 11, FIRST_S + 11));
     assert_eq!(sensor(&board)["hanging"].as_u64(), Some(0));
     // After a restart the sensor has one other thread.
     board.renew("here");
     board.take("here", 0, &report(FIRST_S + 12, FIRST_S + 12));
-    assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_012.0, Some(0)));
+    assert_eq!((last_report(&board), sensor(&board)["hanging"].as_u64()), (1_012.0, Some(0)));
 }
 
 /// Two threads. One of them sees the new clock first.
@@ -125,7 +125,7 @@ fn servers_are_judged_after_a_clock_is_set_back() {
             board.advance(at(second + 1));
         }
         let states: Vec<_> = std::iter::from_fn(|| board.poll()).map(|(_, change)| change.verdict.state).collect();
-        (states, sensor(&board)["heard"].as_f64().unwrap())
+        (states, sensor(&board)["last_report"].as_f64().unwrap())
     };
     assert_eq!(pass(5_000..5_060, &[0, 1], good), (vec![ServerState::Normal], 5_059.0));
     assert_eq!(pass(1_400..1_401, &[0], good), (vec![], 5_059.0));
@@ -139,16 +139,16 @@ fn servers_are_judged_after_a_clock_is_set_back() {
 /// Offsets below the limit for refusals.
 #[test]
 fn clocks_that_are_apart_change_nothing() {
-    for (now, heard) in [(1_000, 1_050), (1_050, 1_000)] {
+    for (now, last_report) in [(1_000, 1_050), (1_050, 1_000)] {
         let mut board = Board::new(Profile::lab());
         let good = Tally { opened: 9, answered: 9, s_normal: 9, ..Tally::default() };
         for second in 0..20 {
-            let tallies = vec![(server(), heard + second, good)];
-            board.take("there", 0, &Report { at: at(heard + second), tallies, health: Health::default() });
+            let tallies = vec![(server(), last_report + second, good)];
+            board.take("there", 0, &Report { at: at(last_report + second), tallies, health: Health::default() });
             board.advance(at(now + second));
         }
-        assert_eq!(board.poll().map(|(_, change)| change.verdict.state), Some(ServerState::Normal), "{heard}");
-        assert_eq!(shown(&board), (heard + 14..heard + 20).collect::<Vec<_>>());
+        assert_eq!(board.poll().map(|(_, change)| change.verdict.state), Some(ServerState::Normal), "{last_report}");
+        assert_eq!(shown(&board), (last_report + 14..last_report + 20).collect::<Vec<_>>());
     }
 }
 
@@ -160,8 +160,8 @@ fn a_thread_that_has_ended_is_not_waited_for() {
     }
     board.leave("here", 1);
     board.take("here", 0, &report(FIRST_S + 1, FIRST_S + 1));
-    let told = sensor(&board);
-    assert_eq!((told["heard"].as_f64(), told["hanging"].as_u64()), (Some(1_001.0), Some(0)));
+    let entry = sensor(&board);
+    assert_eq!((entry["last_report"].as_f64(), entry["hanging"].as_u64()), (Some(1_001.0), Some(0)));
     let open = |board: &Board| board.entries().map(|entry| entry.server.open()).sum::<u32>();
     assert_eq!(open(&board), 3);
     board.renew("here");

@@ -36,7 +36,7 @@ pub struct Backlog {
     /// The last number.
     number: u64,
     /// Number of tallies reported.
-    told: u64,
+    reported: u64,
     taken: Taken,
     latest: Timestamp,
     /// The time of each thread.
@@ -66,8 +66,8 @@ impl Backlog {
             held: VecDeque::new(),
             len: 0,
             number: 0,
-            told: 0,
-            taken: Taken { number: 0, told: 0, missed: 0 },
+            reported: 0,
+            taken: Taken { number: 0, reported: 0, missed: 0 },
             latest: Timestamp(0),
             parts: BTreeMap::new(),
         }
@@ -91,7 +91,7 @@ impl Backlog {
 
     /// Takes a judge's acknowledgment.
     pub fn take(&mut self, taken: Taken) -> Result<(), FalseTaking> {
-        if taken.number > self.number || taken.told > self.told || taken.missed > taken.told {
+        if taken.number > self.number || taken.reported > self.reported || taken.missed > taken.reported {
             return Err(FalseTaking(taken.number));
         }
         if taken.number > self.taken.number {
@@ -111,15 +111,15 @@ impl Backlog {
     }
 
     /// Number of tallies reported.
-    pub const fn told(&self) -> u64 {
-        self.told
+    pub const fn reported(&self) -> u64 {
+        self.reported
     }
 
     /// Tallies dropped before a judge got them, as far as acknowledged. A judge may have taken them without an
     /// acknowledgment yet, which then corrects this.
     pub fn lost(&self) -> u64 {
-        let held_from = self.held.front().map_or(self.told, |held| held.before);
-        self.taken.missed + held_from.saturating_sub(self.taken.told)
+        let held_from = self.held.front().map_or(self.reported, |held| held.before);
+        self.taken.missed + held_from.saturating_sub(self.taken.reported)
     }
 
     /// Bytes stored.
@@ -136,8 +136,8 @@ impl Backlog {
 
     fn push(&mut self, at: Timestamp, report: WireReport, count: usize) {
         self.number += 1;
-        let (number, before) = (self.number, self.told);
-        self.told += count as u64;
+        let (number, before) = (self.number, self.reported);
+        self.reported += count as u64;
         let report = Box::new(report);
         let message = encode(&FromSensor::Report { number, before, report });
         let message = message.expect("the fullest report is short enough").into();

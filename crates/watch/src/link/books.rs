@@ -66,9 +66,9 @@ impl Books {
         if number <= taken.number {
             return Some(Taking { taken: *taken, is_next: false, missed: 0 });
         }
-        let missed = before.saturating_sub(taken.told);
-        let told = taken.told.max(before.saturating_add(count));
-        *taken = Taken { number, told, missed: taken.missed.saturating_add(missed) };
+        let missed = before.saturating_sub(taken.reported);
+        let reported = taken.reported.max(before.saturating_add(count));
+        *taken = Taken { number, reported, missed: taken.missed.saturating_add(missed) };
         Some(Taking { taken: *taken, is_next: true, missed })
     }
 }

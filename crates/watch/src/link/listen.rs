@@ -38,7 +38,7 @@ struct ListenShared {
     judge: Judge,
     /// Connections without a hello of a sensor, and those that are being refused.
     unidentified: Arc<Unidentified>,
-    complaints: Mutex<Complaints>,
+    refusal_log: Mutex<RefusalLog>,
 }
 
 impl std::fmt::Debug for ListenShared {
@@ -56,8 +56,8 @@ impl Listening {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let unidentified = Unidentified::new(UNIDENTIFIED);
-        let complaints = Mutex::new(Complaints::new(Instant::now()));
-        let shared = ListenShared { identity, judge, unidentified, complaints };
+        let refusal_log = Mutex::new(RefusalLog::new(Instant::now()));
+        let shared = ListenShared { identity, judge, unidentified, refusal_log };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -81,7 +81,7 @@ impl ListenShared {
             biased;
             () = self.serve(tcp, address, place) => {}
             () = crowded_out => {
-                self.say(address, None, "it did not identify itself before another connection needed its slot");
+                self.log(address, None, "it did not identify itself before another connection needed its slot");
                 self.judge.crowded();
             }
         }
@@ -90,14 +90,14 @@ impl ListenShared {
     async fn serve(&self, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
         let Peer { stream, node, roles } = match identify(tcp, &self.identity, &place).await {
             Ok(peer) => peer,
-            Err(error) => return self.complain(address, None, error.to_string()),
+            Err(error) => return self.count_and_log(address, None, error.to_string()),
         };
         let (mut from, mut to) = tokio::io::split(stream);
         match serve(&mut from, &mut to, &self.judge, &node, roles.contains(&Role::Sensor), place).await {
             Ended::Left => info!(%address, %node, "sensor closed its connection"),
             Ended::Lost(error) => warn!(%address, %node, %error, "connection to sensor lost"),
             Ended::Refused(why) => {
-                self.complain(address, Some(&node), why.clone());
+                self.count_and_log(address, Some(&node), why.clone());
                 // The peer does not get the reason if another connection needs the slot.
                 let (_place, crowded_out) = self.unidentified.enter(address.ip(), false);
                 tokio::select! {
@@ -108,47 +108,47 @@ impl ListenShared {
         }
     }
 
-    fn complain(&self, address: SocketAddr, node: Option<&NodeName>, why: String) {
-        self.say(address, node, &why);
+    fn count_and_log(&self, address: SocketAddr, node: Option<&NodeName>, why: String) {
+        self.log(address, node, &why);
         self.judge.refused(why);
     }
 
-    fn say(&self, address: SocketAddr, node: Option<&NodeName>, why: &str) {
-        let unsaid = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).may(Instant::now());
-        if let Some(unsaid) = unsaid {
+    fn log(&self, address: SocketAddr, node: Option<&NodeName>, why: &str) {
+        let suppressed = self.refusal_log.lock().unwrap_or_else(PoisonError::into_inner).may(Instant::now());
+        if let Some(suppressed) = suppressed {
             let node = node.map(tracing::field::display);
-            warn!(%address, node, error = why, unsaid, "connection refused");
+            warn!(%address, node, error = why, suppressed, "connection refused");
         }
     }
 }
 
 /// Limits log lines of refusals, because a refused peer can come again at once. Those left out are counted.
 #[derive(Debug)]
-struct Complaints {
+struct RefusalLog {
     since: Instant,
-    said: u32,
-    unsaid: u64,
+    logged: u32,
+    suppressed: u64,
 }
 
-const COMPLAINTS_MAX: u32 = 10;
-const COMPLAINTS_SPAN: Duration = Duration::from_mins(1);
+const REFUSALS_LOGGED_MAX: u32 = 10;
+const REFUSALS_LOGGED_SPAN: Duration = Duration::from_mins(1);
 
-impl Complaints {
+impl RefusalLog {
     const fn new(now: Instant) -> Self {
-        Self { since: now, said: 0, unsaid: 0 }
+        Self { since: now, logged: 0, suppressed: 0 }
     }
 
     /// Whether to log a refusal now: `Some` with the number left out since the last one.
     fn may(&mut self, now: Instant) -> Option<u64> {
-        if now.saturating_duration_since(self.since) >= COMPLAINTS_SPAN {
-            (self.since, self.said) = (now, 0);
+        if now.saturating_duration_since(self.since) >= REFUSALS_LOGGED_SPAN {
+            (self.since, self.logged) = (now, 0);
         }
-        if self.said >= COMPLAINTS_MAX {
-            self.unsaid += 1;
+        if self.logged >= REFUSALS_LOGGED_MAX {
+            self.suppressed += 1;
             return None;
         }
-        self.said += 1;
-        Some(std::mem::take(&mut self.unsaid))
+        self.logged += 1;
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -160,12 +160,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_bounded_and_the_rest_is_counted() {
+    fn refusals_in_the_log_are_bounded_and_the_rest_is_counted() {
         let begin = Instant::now();
-        let mut complaints = Complaints::new(begin);
-        let said: Vec<_> = (0..COMPLAINTS_MAX + 3).map(|_| complaints.may(begin)).collect();
-        assert_eq!(said.iter().flatten().count(), COMPLAINTS_MAX as usize);
-        assert_eq!(complaints.may(begin + COMPLAINTS_SPAN), Some(3));
-        assert_eq!(complaints.may(begin + COMPLAINTS_SPAN), Some(0));
+        let mut refusal_log = RefusalLog::new(begin);
+        let logged: Vec<_> = (0..REFUSALS_LOGGED_MAX + 3).map(|_| refusal_log.may(begin)).collect();
+        assert_eq!(logged.iter().flatten().count(), REFUSALS_LOGGED_MAX as usize);
+        assert_eq!(refusal_log.may(begin + REFUSALS_LOGGED_SPAN), Some(3));
+        assert_eq!(refusal_log.may(begin + REFUSALS_LOGGED_SPAN), Some(0));
     }
 }

@@ -27,7 +27,7 @@ impl Collector for ReporterMetrics {
         counters(
             &mut encoder,
             [
-                ("server_seconds_reported", "Server seconds reported", counts.told),
+                ("server_seconds_reported", "Server seconds reported", counts.reported),
                 ("server_seconds_lost", "Server seconds dropped before a judge had them", counts.lost),
                 ("judge_connections", "Connections to a judge", counts.connections),
             ],

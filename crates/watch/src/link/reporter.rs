@@ -124,7 +124,7 @@ impl LinkTask {
             let was_welcome = match self.session().await {
                 Ok(()) => return,
                 Err((error, was_welcome)) => {
-                    self.complain(&error);
+                    self.log(&error);
                     was_welcome && !matches!(error, LinkError::Refused(_))
                 }
             };
@@ -144,7 +144,7 @@ impl LinkTask {
         session.send_reports().await.map_err(|error| (error, true))
     }
 
-    fn complain(&self, error: &LinkError) {
+    fn log(&self, error: &LinkError) {
         let address = &self.address;
         if self.shared.left(error.to_string()) {
             warn!(address, %error, "no connection to the judge, reports are stored");

@@ -53,7 +53,7 @@ pub(super) struct Session<'a> {
 
 /// The next action.
 enum Turn {
-    Hear(FromJudge),
+    Message(FromJudge),
     Beat,
     Report(Arc<[u8]>),
     Look,
@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
     pub(super) async fn send_reports(mut self) -> Result<(), LinkError> {
         while !self.shared.is_done() {
             match self.turn().await? {
-                Turn::Hear(message) => self.hear(message)?,
+                Turn::Message(message) => self.on_message(message)?,
                 Turn::Beat => self.beat().await?,
                 Turn::Report(message) => write(&mut self.to, &message).await?,
                 Turn::Look => {}
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
     async fn turn(&mut self) -> Result<Turn, LinkError> {
         tokio::select! {
             biased;
-            message = self.inbox.next() => return Ok(Turn::Hear(message?)),
+            message = self.inbox.next() => return Ok(Turn::Message(message?)),
             _ = self.beats.tick() => return Ok(Turn::Beat),
             () = std::future::ready(()) => {}
         }
@@ -110,13 +110,13 @@ impl<'a> Session<'a> {
             return Ok(Turn::Report(message));
         }
         tokio::select! {
-            message = self.inbox.next() => Ok(Turn::Hear(message?)),
+            message = self.inbox.next() => Ok(Turn::Message(message?)),
             _ = self.beats.tick() => Ok(Turn::Beat),
             () = self.shared.changed() => Ok(Turn::Look),
         }
     }
 
-    fn hear(&mut self, message: FromJudge) -> Result<(), LinkError> {
+    fn on_message(&mut self, message: FromJudge) -> Result<(), LinkError> {
         match message {
             FromJudge::Taken(taken) => {
                 self.shared.backlog().take(taken).map_err(TalkError::content)?;

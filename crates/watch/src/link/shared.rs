@@ -12,7 +12,7 @@ use super::clock::Clock;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReporterCounts {
     /// Tallies reported.
-    pub told: u64,
+    pub reported: u64,
     /// Tallies that were dropped before a judge got them.
     pub lost: u64,
     /// Bytes in the backlog.
@@ -112,7 +112,7 @@ impl ReporterShared {
         let state = self.state();
         let backlog = self.backlog();
         ReporterCounts {
-            told: backlog.told(),
+            reported: backlog.reported(),
             lost: backlog.lost(),
             held_len: backlog.held_len(),
             is_untaken: backlog.is_untaken(),

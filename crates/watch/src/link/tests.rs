@@ -82,7 +82,7 @@ struct World {
     limits: Limits,
     run: u64,
     backlog: Backlog,
-    told: u64,
+    reported: u64,
     at_s: u64,
     link: Option<Link>,
     ghost: VecDeque<Arc<[u8]>>,
@@ -105,7 +105,7 @@ impl World {
             limits,
             run: 1,
             backlog: Backlog::new(limits),
-            told: 0,
+            reported: 0,
             at_s: 0,
             link: None,
             ghost: VecDeque::new(),
@@ -119,8 +119,8 @@ impl World {
         match step {
             Step::Tell(count) => {
                 self.at_s += 1;
-                self.backlog.add(0, &report(self.at_s, self.told..self.told + count));
-                self.told += count;
+                self.backlog.add(0, &report(self.at_s, self.reported..self.reported + count));
+                self.reported += count;
             }
             Step::Send => {
                 if let Some(link) = &mut self.link {
@@ -163,13 +163,13 @@ impl World {
                 self.books = Books::default();
                 self.taken.clear();
                 // Tallies that this judge took without an acknowledgment are lost with it.
-                self.taken_by_any.split_off(&self.backlog.taken().told);
+                self.taken_by_any.split_off(&self.backlog.taken().reported);
             }
             Step::SensorRestarts => {
                 (self.link, self.ghost) = (None, VecDeque::new());
                 self.run += 1;
                 self.backlog = Backlog::new(self.limits);
-                self.told = 0;
+                self.reported = 0;
                 self.taken.clear();
                 self.taken_by_any.clear();
             }
@@ -229,12 +229,12 @@ proptest! {
         world.settle();
         prop_assert!(!world.backlog.is_untaken());
         let lost = world.backlog.lost();
-        prop_assert_eq!(world.taken_by_any.len() as u64 + lost, world.told);
+        prop_assert_eq!(world.taken_by_any.len() as u64 + lost, world.reported);
         prop_assert_eq!(world.books.open(&name(), world.run, Taken::default()).taken.missed, lost);
         if !is_tight {
             // A new judge has the past, too.
             prop_assert_eq!(lost, 0);
-            prop_assert_eq!(&world.taken, &(0..world.told).collect::<Vec<_>>());
+            prop_assert_eq!(&world.taken, &(0..world.reported).collect::<Vec<_>>());
         }
     }
 }
@@ -260,13 +260,13 @@ fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
     let mut backlog = Backlog::new(Limits { span: Duration::from_secs(10), len: usize::MAX });
     backlog.add(0, &report(1, 0..2));
     backlog.add(0, &report(2, 2..5));
-    backlog.take(Taken { number: 1, told: 2, missed: 0 }).unwrap();
+    backlog.take(Taken { number: 1, reported: 2, missed: 0 }).unwrap();
     backlog.add(0, &report(12, 5..6));
-    assert_eq!((backlog.lost(), backlog.told()), (0, 6));
+    assert_eq!((backlog.lost(), backlog.reported()), (0, 6));
     backlog.add(0, &report(13, 6..7));
     assert_eq!(backlog.lost(), 3);
     // The judge had the report, and could not acknowledge it.
-    backlog.take(Taken { number: 2, told: 5, missed: 0 }).unwrap();
+    backlog.take(Taken { number: 2, reported: 5, missed: 0 }).unwrap();
     assert_eq!(backlog.lost(), 0);
 }
 
@@ -274,8 +274,8 @@ fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
 fn a_false_acknowledgement_is_refused() {
     let mut backlog = Backlog::new(Limits::default());
     backlog.add(0, &report(1, 0..2));
-    let taken = Taken { number: 1, told: 2, missed: 0 };
-    for wrong in [Taken { number: 2, ..taken }, Taken { told: 3, ..taken }, Taken { missed: 3, ..taken }] {
+    let taken = Taken { number: 1, reported: 2, missed: 0 };
+    for wrong in [Taken { number: 2, ..taken }, Taken { reported: 3, ..taken }, Taken { missed: 3, ..taken }] {
         assert_eq!(backlog.take(wrong), Err(FalseTaking(wrong.number)));
     }
     assert_eq!(backlog.take(taken), Ok(()));
@@ -311,7 +311,7 @@ fn runs_are_known_for_a_while() {
 #[test]
 fn absurd_numbers_are_survived() {
     let mut books = Books::default();
-    books.open(&name(), 1, Taken { number: 9, told: u64::MAX, missed: u64::MAX });
+    books.open(&name(), 1, Taken { number: 9, reported: u64::MAX, missed: u64::MAX });
     books.take(&name(), 1, 1, u64::MAX, u64::MAX).unwrap();
     books.take(&name(), 1, u64::MAX, 0, 1).unwrap();
     assert!(!books.take(&name(), 1, u64::MAX, 0, 1).unwrap().is_next);

@@ -78,7 +78,7 @@ pub struct Taken {
     /// The number of the last one taken.
     pub number: u64,
     /// The number of tallies up to that report, taken or not.
-    pub told: u64,
+    pub reported: u64,
     /// How many of those no judge has got.
     pub missed: u64,
 }

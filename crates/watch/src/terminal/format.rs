@@ -10,7 +10,7 @@ use crate::board::Entry;
 /// How long the server has been in its state, by the clock of the sensor.
 pub(super) fn since(entry: &Entry<'_>) -> String {
     let Some(verdict) = entry.server.verdict() else { return "-".to_owned() };
-    let seconds = entry.heard.since(verdict.since).as_secs();
+    let seconds = entry.last_report.since(verdict.since).as_secs();
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 

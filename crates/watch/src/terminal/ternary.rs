@@ -29,7 +29,7 @@ const HEIGHT: f64 = 0.866_025_403_784_438_6;
 
 impl Ternary {
     pub(super) fn new(entry: &Entry<'_>, profile: &Profile) -> Self {
-        let (now_s, span_s) = (entry.heard.0 / 1_000_000_000, profile.span.as_secs().max(1));
+        let (now_s, span_s) = (entry.last_report.0 / 1_000_000_000, profile.span.as_secs().max(1));
         let mut ages = [const { Vec::new() }; 3];
         for (at_s, tally) in entry.server.window().seconds() {
             let Some(shares) = tally.shares() else { continue };

@@ -32,7 +32,7 @@ async fn udp_gets_a_datagram_each() {
     let mut buffer = vec![0; 65_536];
     let len = in_time(socket.recv(&mut buffer)).await.unwrap();
     assert!(std::str::from_utf8(&buffer[..len]).unwrap().starts_with("<28>1 20"));
-    until("it was told", || counts(&notifier).delivered == 1).await;
+    until("the notice is delivered", || counts(&notifier).delivered == 1).await;
 }
 
 #[tokio::test]
@@ -54,6 +54,6 @@ async fn tcp_gets_messages_that_say_how_long_they_are() {
     let (len, message) = text.split_once(' ').unwrap();
     assert_eq!(len.parse(), Ok(message.len()));
     assert!(message.starts_with("<26>1 20"), "{message}");
-    until("it was told", || counts(&notifier).delivered == 1).await;
+    until("the notice is delivered", || counts(&notifier).delivered == 1).await;
     assert_eq!(counts(&notifier).failed, 2);
 }

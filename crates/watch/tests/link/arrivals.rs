@@ -39,7 +39,7 @@ async fn a_sensor_that_ends_sends_the_rest_and_is_away() {
     let reporter = start(dir.path(), "s1", watching.address);
     reporter.report(0, &report(NOW_S - 1, 3));
     let counts = reporter.finish(Duration::from_mins(1)).await;
-    assert_eq!((counts.is_untaken, counts.told, counts.lost), (false, 1, 0));
+    assert_eq!((counts.is_untaken, counts.reported, counts.lost), (false, 1, 0));
     wait_until("the sensor is away", || watching.sensor("s1")["away"] == true).await;
     assert_eq!(watching.opened("s1"), [(NOW_S - 1, 3)], "its servers are as they were");
 }
@@ -66,7 +66,7 @@ async fn an_empty_report_shows_that_the_sensor_runs() {
     reporter.report(0, &Report { tallies: Vec::new(), at, ..report(NOW_S, 0) });
     all_taken(&reporter).await;
     let sensor = watching.sensor("s1");
-    assert_eq!((&sensor["heard"], &sensor["away"]), (&seconds(NOW_S), &false.into()));
+    assert_eq!((&sensor["last_report"], &sensor["away"]), (&seconds(NOW_S), &false.into()));
 }
 
 fn seconds(at_s: u64) -> serde_json::Value {
@@ -100,7 +100,7 @@ async fn times_that_cannot_be_are_refused_and_counted() {
     assert_eq!(watching.opened("s1"), [(NOW_S, 1)]);
     let sensor = watching.sensor("s1");
     assert_eq!(sensor["refused"], 5);
-    assert_eq!(sensor["heard"], seconds(NOW_S + 60));
+    assert_eq!(sensor["last_report"], seconds(NOW_S + 60));
     assert_eq!(watching.sensor("s1")["refused"], 5);
 }
 

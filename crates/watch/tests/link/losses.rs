@@ -34,10 +34,10 @@ async fn a_connection_that_is_cut_costs_nothing() {
     }
     all_taken(&reporter).await;
     assert_eq!(watching.opened("s1"), expected);
-    let (counts, told) = (watching.judge.counts(), reporter.counts());
+    let (counts, sent) = (watching.judge.counts(), reporter.counts());
     assert_eq!((counts.reports, counts.tallies), (250, 250));
     assert_eq!(watching.sensor("s1")["lost"], 0);
-    assert_eq!((told.told, told.lost, told.judges), (250, 0, 1));
+    assert_eq!((sent.reported, sent.lost, sent.judges), (250, 0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

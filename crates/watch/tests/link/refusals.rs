@@ -92,8 +92,8 @@ async fn a_judge_survives_what_sensors_say() {
         let mut stream = connect(&watching, &identity_config(dir.path(), "s1")).await;
         write(&mut stream, &said.concat()).await;
         stream.read_exact(&mut [0; GREETING.len()]).await.unwrap();
-        let told = why(&mut stream).await;
-        assert!(told.contains(expected), "{told}");
+        let reported = why(&mut stream).await;
+        assert!(reported.contains(expected), "{reported}");
         watching.refusal(expected).await;
     }
     let reporter = start(dir.path(), "s1", watching.address);
@@ -106,7 +106,8 @@ async fn a_judge_survives_what_sensors_say() {
 async fn a_sensor_survives_what_judges_say() {
     let dir = cluster();
     let welcome = encode(&FromJudge::Welcome { run: 1, taken: Taken::default() }).unwrap();
-    let false_welcome = encode(&FromJudge::Welcome { run: 1, taken: Taken { number: 9, told: 0, missed: 0 } }).unwrap();
+    let false_welcome =
+        encode(&FromJudge::Welcome { run: 1, taken: Taken { number: 9, reported: 0, missed: 0 } }).unwrap();
     let refused = encode(&FromJudge::Refused { why: "no\nroom".to_owned() }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
         (&[b"garbage!"], "does not speak the protocol of watari watch"),

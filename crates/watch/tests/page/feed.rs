@@ -27,7 +27,7 @@ pub(crate) enum Second {
 }
 
 /// The sensor, the server and the second of a report.
-pub(crate) type Said<'a> = (&'a str, &'a str, Second);
+pub(crate) type Line<'a> = (&'a str, &'a str, Second);
 
 pub(crate) struct Feed {
     runtime: Runtime,
@@ -98,10 +98,10 @@ impl Feed {
     }
 
     /// Advances by a second, with these reports.
-    pub(crate) fn pass(&mut self, said: &[Said<'_>]) {
+    pub(crate) fn pass(&mut self, lines: &[Line<'_>]) {
         let at = Timestamp((self.second + 1) * 1_000_000_000);
         let mut board = self.board.lock().unwrap();
-        for (sensor, server, second) in said {
+        for (sensor, server, second) in lines {
             let tallies = vec![(server.parse().unwrap(), self.second, second.tally())];
             board.take(sensor, 0, &Report { at, tallies, health: Health::default() });
         }
@@ -117,9 +117,9 @@ impl Feed {
     }
 
     /// Advances by several seconds, with the same reports.
-    pub(crate) fn pass_many(&mut self, seconds: u64, said: &[Said<'_>]) {
+    pub(crate) fn pass_many(&mut self, seconds: u64, lines: &[Line<'_>]) {
         for _ in 0..seconds {
-            self.pass(said);
+            self.pass(lines);
         }
     }
 }

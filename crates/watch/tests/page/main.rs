@@ -245,18 +245,18 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
     browser.eval(&format!("document.querySelector(\"{} input:not(:checked)\")?.click()", row(FRONT)));
     browser.eval("document.querySelector('.sensors').open = true");
     browser.wait_text(".sensors", "its clock is 2.3 s ahead");
-    assert_eq!(browser.count(".away, .unheard, .then"), 0);
-    let heard = browser.text(".clock");
+    assert_eq!(browser.count(".away, .silent, .then"), 0);
+    let reported = browser.text(".clock");
 
     feed.link("outside", Link { is_connected: false, lost: 7, refused: 2, ..there });
     feed.pass_many(5, &[("inside", BACK, NORMAL)]);
-    let then = format!("last report at {heard}");
+    let then = format!("last report at {reported}");
     browser.wait_text(".away", "A sensor is disconnected");
     browser.wait_text(".away", &format!("outside, {then}"));
     // At once, and not only after a timeout: its server was normal then.
-    browser.wait_text(&row(FRONT), &format!("normal at {heard}"));
+    browser.wait_text(&row(FRONT), &format!("normal at {reported}"));
     browser.wait_text(&row(FRONT), &format!("disconnected, {then}"));
-    browser.wait_text(&panel(FRONT), &format!("State at {heard}: its sensor is disconnected"));
+    browser.wait_text(&panel(FRONT), &format!("State at {reported}: its sensor is disconnected"));
     browser.wait(&format!("document.querySelector(\"{}\").matches('.old')", panel(FRONT)));
     browser.wait_text(".sensors", &format!("outside disconnected, {then}"));
     browser.wait_text(".sensors", "7 server seconds lost while disconnected");
@@ -270,7 +270,7 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
     // Nor does the page show a rate of 0.
     browser.wait_text(&format!("{} .legend", panel(FRONT)), "S_NORMAL 7/s");
     // The other one is unchanged.
-    assert_eq!(browser.count(&format!("{0} .unheard, {0} .then", row(BACK))), 0);
+    assert_eq!(browser.count(&format!("{0} .silent, {0} .then", row(BACK))), 0);
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
         browser.wait(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));
@@ -283,7 +283,7 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
 
     feed.link("outside", Link { lost: 7, refused: 2, ..there });
     feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
-    browser.wait("document.querySelectorAll('.away, .unheard, .then').length === 0");
+    browser.wait("document.querySelectorAll('.away, .silent, .then').length === 0");
     browser.is_content();
 }
 

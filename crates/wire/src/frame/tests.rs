@@ -103,7 +103,7 @@ fn members(count: usize) -> Members {
         since: 300,
         mesh: ([192, 0, 2, 1], 7001).into(),
         legs: Some(([192, 0, 2, 1], 7101).into()),
-        heard_s: 5,
+        unlinked_s: 5,
     };
     let verdict = |number| Verdict { name: name(number), at: 300, evicted: true, keys_by: Some(name(0)) };
     Members { verdicts: (0..count).map(verdict).collect(), members: (0..count).map(member).collect() }

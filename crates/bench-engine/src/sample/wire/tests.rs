@@ -33,11 +33,11 @@ fn refused(spoil: impl FnOnce(&mut Encoded)) -> &'static str {
 
 #[test]
 fn samples_arrive_as_they_were() {
-    let told = sent(&samples()).unwrap();
-    assert_eq!(format!("{told:?}"), format!("{:?}", samples()));
+    let received = sent(&samples()).unwrap();
+    assert_eq!(format!("{received:?}"), format!("{:?}", samples()));
     // Equal results are sent once, and stored once.
     assert_eq!(Encoded::of(&samples()).seen.len(), 2);
-    assert!(Arc::ptr_eq(told[1].tls.as_ref().unwrap(), told[4].tls.as_ref().unwrap()));
+    assert!(Arc::ptr_eq(received[1].tls.as_ref().unwrap(), received[4].tls.as_ref().unwrap()));
     let many = vec![samples().remove(1); SAMPLES_MAX];
     assert_eq!(sent(&many).unwrap().len(), SAMPLES_MAX);
 }

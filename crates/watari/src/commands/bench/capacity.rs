@@ -139,8 +139,8 @@ fn pace(quantity: Quantity, level: u64) -> Result<Pace, Failure> {
     quantity.pace(level).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Searches until there is a result, or until Ctrl-C. If `tell` is set, prints each measurement.
-fn run(search: CapacitySearch<'_>, tell: bool) -> Result<Found, Failure> {
+/// Searches until there is a result, or until Ctrl-C. If `print` is set, prints each measurement.
+fn run(search: CapacitySearch<'_>, print: bool) -> Result<Found, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Start)?;
@@ -150,7 +150,7 @@ fn run(search: CapacitySearch<'_>, tell: bool) -> Result<Found, Failure> {
             interrupt.recv().await;
             token.cancel();
         });
-        Ok(search.run(interrupted, |line| if tell { write(line) } else { Ok(()) }).await?)
+        Ok(search.run(interrupted, |line| if print { write(line) } else { Ok(()) }).await?)
     })
 }
 

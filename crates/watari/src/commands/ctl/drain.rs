@@ -41,11 +41,11 @@ pub(super) async fn run(node: &Remote<'_>, agent: NodeName, grace: Duration) -> 
 /// Waits until the agent has no connection, or until `deadline`. Prints their number whenever it has changed. Asks for
 /// counts only, because an agent may have many thousands of connections.
 async fn wait(node: &Remote<'_>, agent: &NodeName, deadline: Instant) -> Result<(), Failure> {
-    let mut told = None;
+    let mut shown = None;
     loop {
         let late = Instant::now() >= deadline;
         let remaining = node.connections_on(agent).await?;
-        if !node.json && told.replace(remaining) != Some(remaining) {
+        if !node.json && shown.replace(remaining) != Some(remaining) {
             print(format_args!("{agent}: {remaining} remaining\n"))?;
         }
         if remaining == 0 || late {

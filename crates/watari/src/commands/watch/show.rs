@@ -24,7 +24,7 @@ use watari_watch::alerting::{self, Notifier};
 use watari_watch::board::Board;
 use watari_watch::clock;
 use watari_watch::link::{Judge, JudgeMetrics, Reporter};
-use watari_watch::live::{Heard, Live};
+use watari_watch::live::{CaptureMessage, Live};
 use watari_watch::metrics::BoardMetrics;
 use watari_watch::terminal::{Choice, Key, Screen, View};
 use watari_watch::web::{self, Site};
@@ -132,7 +132,7 @@ impl Show {
         };
         // Connections that are still open are part of the results.
         if let Some(live) = &mut live {
-            self.hear_rest(live).await;
+            self.receive_rest(live).await;
         }
         let finished = self.finish().await;
         shown.and(finished)
@@ -143,8 +143,8 @@ impl Show {
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                heard = next(live) => match heard {
-                    Some((part, heard)) => self.hear(part, heard),
+                message = next(live) => match message {
+                    Some((part, message)) => self.on_message(part, message),
                     None => return self.lost.take().map_or(Ok(()), |error| Err(error.into())),
                 },
                 _ = frames.tick() => if self.go_on()? {
@@ -155,24 +155,24 @@ impl Show {
         }
     }
 
-    async fn hear_rest(&mut self, live: &mut Live) {
+    async fn receive_rest(&mut self, live: &mut Live) {
         live.end();
-        while let Ok(Some((part, heard))) = timeout(FINISH_MAX, live.next()).await {
-            self.hear(part, heard);
+        while let Ok(Some((part, message))) = timeout(FINISH_MAX, live.next()).await {
+            self.on_message(part, message);
         }
     }
 
-    fn hear(&mut self, part: u8, heard: Heard) {
-        match heard {
-            Heard::Report(report) => {
+    fn on_message(&mut self, part: u8, message: CaptureMessage) {
+        match message {
+            CaptureMessage::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
                 if let Some(reporter) = &self.reporter {
                     reporter.report(part, &report);
                 }
             }
-            Heard::Events(events) => self.out.print(Printed::Events(events)),
+            CaptureMessage::Events(events) => self.out.print(Printed::Events(events)),
             // Other threads may still capture.
-            Heard::Failed(error) => {
+            CaptureMessage::Failed(error) => {
                 tracing::error!(%error, "the capture on an interface has failed");
                 self.lock().leave(SENSOR, part);
                 self.lost = Some(error);
@@ -290,7 +290,7 @@ fn notifier(config: &alerting::Config, registry: &mut Registry) -> Result<Option
     Ok(Some(notifier))
 }
 
-async fn next(live: &mut Option<Live>) -> Option<(u8, Heard)> {
+async fn next(live: &mut Option<Live>) -> Option<(u8, CaptureMessage)> {
     match live {
         Some(live) => live.next().await,
         None => std::future::pending().await,

@@ -147,8 +147,9 @@ impl RawQueue {
 
 impl From<&RawClientLimits> for ClientLimits {
     fn from(set: &RawClientLimits) -> Self {
+        let default = Self::default().prefix;
         Self {
-            prefix: set.client_prefix.map_or(Self::default().prefix, |prefix| prefix.0),
+            prefix: set.client_prefix.map_or(default, |prefix| prefix.or(default)),
             rate: set.rate.as_ref().map(RawRate::limit),
             requests_max: set.requests_per_client_max,
             body_bytes_max: set.body_bytes_max,
@@ -211,6 +212,16 @@ mod tests {
         assert_eq!(clients.prefix, watari_balance::ClientPrefix::new(24, 56).unwrap());
         let (file, format) = access_log.unwrap();
         assert_eq!((file.value.as_path(), format), (Path::new("etc/access.log"), LogFormat::Json));
+    }
+
+    #[test]
+    fn a_prefix_of_one_version_leaves_the_default_of_the_other() {
+        let prefix = |set: &str| {
+            let limits = format!("[agent.proxy]\n[agent.proxy.limits]\nclient_prefix = {set}\n");
+            parse(&[&limits, POOL]).unwrap().gate.clients.prefix
+        };
+        let of = |ipv4, ipv6| watari_balance::ClientPrefix::new(ipv4, ipv6).unwrap();
+        assert_eq!((prefix("{ ipv4 = 24 }"), prefix("{ ipv6 = 56 }")), (of(24, 64), of(32, 56)));
     }
 
     #[test]

@@ -58,14 +58,14 @@ impl One {
 
     /// Delivers all notices that are due now: server, state, begin, end.
     fn delivered(&mut self, now: Timestamp) -> Vec<(u16, Trouble, u64, Option<u64>)> {
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         while let Some(delivery) = self.next(now) {
             self.0.delivered(&delivery, now);
             let Notice { key, episode, over } = delivery.notice;
             let second = |at: Timestamp| at.0 / S - BEGAN_S;
-            told.push((key.server.port(), key.trouble, second(episode.since), over.map(|over| second(over.at))));
+            notices.push((key.server.port(), key.trouble, second(episode.since), over.map(|over| second(over.at))));
         }
-        told
+        notices
     }
 
     fn fails(&mut self, retry: Retry, now: Timestamp, random: u64) {

@@ -96,9 +96,9 @@ fn the_layout_of_version_3_is_pinned() {
     let report = Report { at: Timestamp(300), tallies: vec![(server(), 5, tally(0))], health: health(9) };
     let layout = hex(&encode(&message(&report)).unwrap());
     assert_eq!(layout, LAYOUT);
-    let welcome = FromJudge::Welcome { run: 300, taken: Taken { number: 1, told: 2, missed: 3 } };
+    let welcome = FromJudge::Welcome { run: 300, taken: Taken { number: 1, reported: 2, missed: 3 } };
     assert_eq!(hex(&encode(&welcome).unwrap()), "0000000600ac02010203");
-    let hello = FromSensor::Hello { run: 300, taken: Taken { number: 1, told: 2, missed: 3 } };
+    let hello = FromSensor::Hello { run: 300, taken: Taken { number: 1, reported: 2, missed: 3 } };
     assert_eq!(hex(&encode(&hello).unwrap()), "0000000600ac02010203");
     assert_eq!(hex(&encode(&FromJudge::Taken(Taken::default())).unwrap()), "0000000402000000");
     assert_eq!(hex(&encode(&FromJudge::Beat { at_ns: 1 }).unwrap()), "000000020301");

@@ -25,7 +25,7 @@ enum Step {
 }
 
 /// A notice to a receiver: the begin of the episode, and whether it is over.
-type Told = (Timestamp, bool);
+type Notified = (Timestamp, bool);
 
 const HOLDS_S: [u64; 3] = [0, 10, 60];
 const SERVERS: u16 = 2;
@@ -34,9 +34,9 @@ const SERVERS: u16 = 2;
 #[derive(Debug, Default)]
 struct Expected {
     /// The last notice that it got.
-    last: Option<Told>,
+    last: Option<Notified>,
     /// The last notice that it has to get.
-    last_due: Option<Told>,
+    last_due: Option<Notified>,
     /// The begins of the episodes that lasted.
     lasted: BTreeSet<Timestamp>,
     /// The current episode: its begin, and when it is due.
@@ -196,10 +196,10 @@ impl Run {
     fn arrives(&mut self, delivery: &Delivery) -> Result<(), TestCaseError> {
         let Notice { key, episode, over } = &delivery.notice;
         let expected = self.expected.get_mut(&(delivery.receiver, key.server.port(), key.trouble)).unwrap();
-        let told = (episode.since, over.is_some());
+        let notified = (episode.since, over.is_some());
         prop_assert!(expected.lasted.contains(&episode.since), "{:?} did not last", delivery);
-        prop_assert!(expected.last.is_none_or(|last| last <= told), "{:?} after {:?}", delivery, expected.last);
-        expected.last = Some(told);
+        prop_assert!(expected.last.is_none_or(|last| last <= notified), "{:?} after {:?}", delivery, expected.last);
+        expected.last = Some(notified);
         Ok(())
     }
 
