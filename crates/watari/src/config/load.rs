@@ -1,10 +1,7 @@
 //! Reads the files that a configuration names: certificates, keys, directories.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
@@ -13,13 +10,11 @@ use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
 use watari_values::Role;
-use zeroize::Zeroizing;
 
+use super::file::{At, ConfigError, named};
+use super::model::{Agent, CertificateFiles, ClientCertificates, Config, Site, Tls, TlsParameters};
+use super::proxy::Proxy;
 use super::stamps::Stamps;
-use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Tls, TlsParameters};
-
-/// More bytes than any certificate chain or error page has. A wrong path may lead to a large file.
-const FILE_LEN_MAX: usize = 1 << 20;
 
 /// The content of a configuration's files, ready for use.
 pub(crate) struct Loaded {
@@ -106,7 +101,7 @@ impl Config {
                 "the certificate of {} does not allow the role {role}: issue another (watari pki issue {0} --role {role})",
                 name.value
             );
-            Err(self.wrong(name.line, &sentence))
+            Err(self.file.wrong(name.line, &sentence))
         });
         let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose();
         let (identity, agent) = ConfigError::both(identity, agent)?;
@@ -175,7 +170,7 @@ impl Config {
         // Read here to report a mistake before the agent starts. The agent reads the files again.
         let redis = agent.sharing.redis.as_ref().map(RedisServer::settings).transpose();
         let redis =
-            redis.map_err(|error| self.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
+            redis.map_err(|error| self.file.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
         let stamps = self.stamps();
         let tls_and_site = ConfigError::both(self.tls(agent), self.site(&agent.site, metrics));
         let ((tls, site), _) = ConfigError::both(tls_and_site, redis)?;
@@ -184,7 +179,7 @@ impl Config {
 
     fn identity(&self) -> Result<Identity, ConfigError> {
         let pki = &self.node.pki;
-        Identity::load(&pki.value, &self.node.name.value).map_err(|error| self.wrong(pki.line, &error))
+        Identity::load(&pki.value, &self.node.name.value).map_err(|error| self.file.wrong(pki.line, &error))
     }
 
     fn roles(&self) -> BTreeSet<Role> {
@@ -228,7 +223,7 @@ impl Config {
                 }
                 _ => first(),
             };
-            self.wrong(line, &error)
+            self.file.wrong(line, &error)
         })
     }
 
@@ -247,7 +242,7 @@ impl Config {
                     "{} has no DNS name: set default = true, or use another certificate",
                     files.chain.value.display()
                 );
-                return Err(self.wrong(files.chain.line, &sentence));
+                return Err(self.file.wrong(files.chain.line, &sentence));
             }
         }
         Ok(options)
@@ -255,14 +250,14 @@ impl Config {
 
     fn certificate(&self, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
         use watari_handshake::CertificateError::{EncryptedKey, KeyMismatch, NoKey, UnsupportedKey};
-        let chain = self.read_file(&files.chain)?;
-        let key = self.read_key(&files.key)?;
+        let chain = self.file.read_file(&files.chain)?;
+        let key = self.file.read_key(&files.key)?;
         Certificate::from_pem(&chain, &key).map_err(|error| {
             let blamed = match error {
                 EncryptedKey | KeyMismatch | NoKey | UnsupportedKey => &files.key,
                 _ => &files.chain,
             };
-            self.wrong(blamed.line, &named(&blamed.value, &error))
+            self.file.wrong(blamed.line, &named(&blamed.value, &error))
         })
     }
 
@@ -279,52 +274,38 @@ impl Config {
     }
 
     fn client_roots(&self, file: &At<PathBuf>) -> Result<ClientRoots, ConfigError> {
-        let roots = ClientRoots::from_pem(&self.read_file(file)?);
-        roots.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+        let roots = ClientRoots::from_pem(&self.file.read_file(file)?);
+        roots.map_err(|error| self.file.wrong(file.line, &named(&file.value, &error)))
     }
 
     fn site(&self, site: &Site, metrics: &SiteMetrics) -> Result<Arc<watari_agent::Site>, ConfigError> {
         Ok(Arc::new(match site {
             Site::Files(root) => {
                 let files = Files::open(&root.value, metrics.files.clone());
-                let files = files.map_err(|error| self.wrong(root.line, &named(&root.value, &error)))?;
+                let files = files.map_err(|error| self.file.wrong(root.line, &named(&root.value, &error)))?;
                 watari_agent::Site::Files(files)
             }
-            Site::Proxy(proxy) => watari_agent::Site::Proxy(Box::new(self.proxy(proxy, &metrics.proxy)?)),
+            Site::Proxy(proxy) => {
+                watari_agent::Site::Proxy(Box::new(proxy.load(&self.file, self.proxy_line(), &metrics.proxy)?))
+            }
         }))
     }
 
-    pub(super) fn read_file(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
-        let content = File::open(&file.value).and_then(read);
-        content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+    /// The proxy that replaces the running one, which has the configuration `old`. Pools with an unchanged
+    /// configuration are kept.
+    fn next_proxy(
+        &self,
+        proxy: &Proxy,
+        old: &Self,
+        running: &watari_proxy::Proxy,
+    ) -> Result<Arc<watari_agent::Site>, ConfigError> {
+        let differs = |key: &str| self.outline.differs(&old.outline, key);
+        let is_same = |name: &str| !differs("agent.proxy.origins") && !differs(&format!("agent.proxy.pool[{name}]"));
+        let next = proxy.succeed(&self.file, self.proxy_line(), running, is_same)?;
+        Ok(Arc::new(watari_agent::Site::Proxy(Box::new(next))))
     }
 
-    /// Reads a file that must not be readable by all users.
-    pub(super) fn read_key(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
-        let content = File::open(&file.value).and_then(|opened| refuse_exposed(&opened).and_then(|()| read(opened)));
-        content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+    fn proxy_line(&self) -> usize {
+        self.outline.line_of("agent.proxy").unwrap_or(1)
     }
-}
-
-fn refuse_exposed(key: &File) -> io::Result<()> {
-    let mode = key.metadata()?.permissions().mode() & 0o7777;
-    if mode & 0o004 == 0 {
-        return Ok(());
-    }
-    let sentence = format!("all users can read it (mode {mode:04o}): chmod 600 it");
-    Err(io::Error::new(ErrorKind::PermissionDenied, sentence))
-}
-
-fn read(file: File) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Allocated once for the whole file: a growing vector would leave copies of a key behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX + 1));
-    file.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > FILE_LEN_MAX {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, "too large: more than 1 MiB"));
-    }
-    Ok(bytes)
-}
-
-pub(super) fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("{}: {error}", path.display())
 }

@@ -7,8 +7,8 @@ use watari_dispatcher::AgentConfig;
 use watari_mesh::{Join, Peer};
 use watari_values::NodeName;
 
-use super::Node;
 use super::check::{Check, Wrong};
+use super::model::Node;
 use super::raw::{JoinRule, RawAgentAddress, RawConfig, RawPeer};
 use super::spanned::Spanned;
 
@@ -106,7 +106,7 @@ mod tests {
 
     use std::path::Path;
 
-    use super::super::Config;
+    use super::super::model::Config;
     use super::*;
 
     const NODE: &str = "[node]\nname = \"n1\"\npki = \"pki\"\n";

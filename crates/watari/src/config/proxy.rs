@@ -9,23 +9,21 @@ mod shape;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use watari_proxy::{
-    Destination, Handover, HostPattern, HttpVersion, InvalidTransport, OriginAddress, OriginTls, PathPrefix,
-    PoolConfig, QueueSettings, Route, Transport,
+    Destination, Handover, HostPattern, HttpVersion, OriginAddress, OriginTls, PathPrefix, PoolConfig, QueueSettings,
+    Route, Transport,
 };
 
 use self::gate::Gate;
 use self::policies::Policies;
 use self::shape::{Shape, StickyCookie};
 use super::check::{Check, IdentityFiles, Wrong};
-use super::load::named;
+use super::file::{At, ConfigError, ConfigFile, named};
 use super::raw::{RawOriginTls, RawPool, RawProxy, RawRoute};
 use super::spanned::{Spanned, Texts};
 use super::value::{Origin, ProxyProtocol};
-use super::{At, Config, ConfigError};
 
 /// `[agent.proxy]`
 #[derive(Debug)]
@@ -201,74 +199,71 @@ impl Check<'_> {
     }
 }
 
-impl Config {
-    /// The proxy, with the content of its files.
-    pub(super) fn proxy(
+impl Proxy {
+    /// The proxy, with the content of its files. `line` has its table.
+    pub(super) fn load(
         &self,
-        proxy: &Proxy,
+        file: &ConfigFile,
+        line: usize,
         metrics: &watari_proxy::Metrics,
     ) -> Result<watari_proxy::Proxy, ConfigError> {
-        self.accepted(watari_proxy::Proxy::new(self.of_proxy(proxy, metrics)?, metrics.clone()))
+        let proxy = watari_proxy::Proxy::new(self.config(file, metrics)?, metrics.clone());
+        proxy.map_err(|error| file.wrong(line, &error))
     }
 
-    /// The proxy that replaces the running one, which has the configuration `old`. Pools with an unchanged
-    /// configuration are kept.
-    pub(super) fn next_proxy(
+    /// The proxy that replaces `running`. Pools for which `is_same` holds are kept.
+    pub(super) fn succeed(
         &self,
-        proxy: &Proxy,
-        old: &Self,
+        file: &ConfigFile,
+        line: usize,
         running: &watari_proxy::Proxy,
-    ) -> Result<Arc<watari_agent::Site>, ConfigError> {
-        let differs = |key: &str| self.outline.differs(&old.outline, key);
-        let is_same = |name: &str| !differs("agent.proxy.origins") && !differs(&format!("agent.proxy.pool[{name}]"));
-        let next =
-            self.accepted(watari_proxy::Proxy::succeed(self.of_proxy(proxy, running.metrics())?, running, is_same))?;
-        Ok(Arc::new(watari_agent::Site::Proxy(Box::new(next))))
+        is_same: impl Fn(&str) -> bool,
+    ) -> Result<watari_proxy::Proxy, ConfigError> {
+        let next = watari_proxy::Proxy::succeed(self.config(file, running.metrics())?, running, is_same);
+        next.map_err(|error| file.wrong(line, &error))
     }
 
-    fn of_proxy(&self, proxy: &Proxy, metrics: &watari_proxy::Metrics) -> Result<watari_proxy::Config, ConfigError> {
-        let pools = proxy.pools.iter().map(|pool| self.pool(pool)).collect::<Result<_, _>>()?;
+    fn config(&self, file: &ConfigFile, metrics: &watari_proxy::Metrics) -> Result<watari_proxy::Config, ConfigError> {
+        let pools = self.pools.iter().map(|pool| pool.config(file)).collect::<Result<_, _>>()?;
         Ok(watari_proxy::Config {
             pools,
-            routes: proxy.routes.clone(),
-            auths: self.auths(&proxy.gate)?,
-            clients: proxy.gate.clients.clone(),
-            access_log: self.access_log(&proxy.gate, metrics)?,
-            trusted_proxies: proxy.shape.trusted_proxies.clone(),
-            error_pages: self.error_pages(&proxy.shape)?,
-            compression: proxy.shape.compression.clone(),
+            routes: self.routes.clone(),
+            auths: self.gate.auths(file)?,
+            clients: self.gate.clients.clone(),
+            access_log: self.gate.access_log(file, metrics)?,
+            trusted_proxies: self.shape.trusted_proxies.clone(),
+            error_pages: self.shape.error_pages(file)?,
+            compression: self.shape.compression.clone(),
         })
     }
+}
 
-    fn accepted<T>(&self, proxy: Result<T, InvalidTransport>) -> Result<T, ConfigError> {
-        proxy.map_err(|error| self.wrong(self.outline.line_of("agent.proxy").unwrap_or(1), &error))
-    }
-
-    fn pool(&self, pool: &Pool) -> Result<PoolConfig, ConfigError> {
-        let asks_for_tls = pool.origins.iter().any(OriginAddress::is_tls);
-        let tls = if asks_for_tls { Some(self.origin_tls(pool)?) } else { None };
-        let transport = Transport { version: pool.version, tls, proxy_protocol: pool.proxy_protocol };
-        let sticky = pool.sticky.as_ref().map(|sticky| self.sticky(sticky)).transpose()?;
-        let plain = PoolConfig::plain(&pool.name, pool.origins.iter().cloned());
-        Ok(pool.policies.of(PoolConfig {
+impl Pool {
+    fn config(&self, file: &ConfigFile) -> Result<PoolConfig, ConfigError> {
+        let asks_for_tls = self.origins.iter().any(OriginAddress::is_tls);
+        let tls = if asks_for_tls { Some(self.origin_tls(file)?) } else { None };
+        let transport = Transport { version: self.version, tls, proxy_protocol: self.proxy_protocol };
+        let sticky = self.sticky.as_ref().map(|sticky| sticky.load(file)).transpose()?;
+        let plain = PoolConfig::plain(&self.name, self.origins.iter().cloned());
+        Ok(self.policies.of(PoolConfig {
             transport,
-            handover: pool.handover.clone(),
-            queue: pool.queue.clone(),
+            handover: self.handover.clone(),
+            queue: self.queue.clone(),
             sticky,
             ..plain
         }))
     }
 
-    fn origin_tls(&self, pool: &Pool) -> Result<OriginTls, ConfigError> {
-        let Tls { ca, identity, server_name } = &pool.tls;
-        let roots = ca.as_ref().map(|ca| self.read_file(ca)).transpose()?;
-        let identity = identity.as_ref().map(|(chain, key)| Ok((self.read_file(chain)?, self.read_key(key)?)));
+    fn origin_tls(&self, file: &ConfigFile) -> Result<OriginTls, ConfigError> {
+        let Tls { ca, identity, server_name } = &self.tls;
+        let roots = ca.as_ref().map(|ca| file.read_file(ca)).transpose()?;
+        let identity = identity.as_ref().map(|(chain, key)| Ok((file.read_file(chain)?, file.read_key(key)?)));
         let identity = identity.transpose()?;
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
         let config = watari_client_tls::from_pem(roots.as_ref().map(|roots| roots.as_slice()), identity);
         let config = config.map_err(|error| match ca {
-            Some(ca) => self.wrong(ca.line, &named(&ca.value, &error)),
-            None => self.wrong(pool.line, &error),
+            Some(ca) => file.wrong(ca.line, &named(&ca.value, &error)),
+            None => file.wrong(self.line, &error),
         })?;
         Ok(OriginTls { config, server_name: server_name.clone() })
     }

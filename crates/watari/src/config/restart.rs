@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 
 use watari_agent::Sharing;
 
-use super::{Config, ConfigError};
+use super::file::ConfigError;
+use super::model::Config;
 
 impl Config {
     /// Refuses `new` if it changes a setting that a running node cannot change.
@@ -29,7 +30,7 @@ impl Config {
         let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
         // A removed key has no line. The error then points to the table `node`.
         let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
-        Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart the node")))
+        Err(new.file.wrong(line, &format!("{key} cannot change while the node runs: restart the node")))
     }
 
     fn threads(&self) -> Option<NonZeroUsize> {

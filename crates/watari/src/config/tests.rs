@@ -3,6 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -10,10 +11,12 @@ use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
 use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
+use watari_mesh::Peer;
 use watari_pki::Authority;
 use watari_record::{CipherSuite, Version};
-use watari_values::Role;
+use watari_values::{NodeName, Role};
 
+use super::model::{ClientCertificates, Site};
 use super::*;
 
 const NODE: &str = "[node]\nname = \"n1\"\npki = \"pki\"\nmesh = \"127.0.0.1:1\"\n";

@@ -8,10 +8,11 @@ use watari_handshake::{BadPolicy, Group, Policy};
 use watari_record::{CipherSuite, Version};
 
 use super::check::{Check, Wrong};
+use super::file::At;
+use super::model::{CertificateFiles, ClientCertificates, Tls, TlsParameters};
 use super::raw::{ALPN, Demand, RawCertificate, RawListener, RawTls, RawTlsParameters, VERSIONS};
 use super::spanned::{Spanned, Texts};
 use super::value::ListenerAddress;
-use super::{At, CertificateFiles, ClientCertificates, Tls, TlsParameters};
 
 /// The parameters of one table, before the check of its client certificates.
 struct Set {

@@ -246,7 +246,7 @@ impl Reloader {
 impl LoadedConfig {
     /// Reads the configuration again, for the same node.
     fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ReloadError> {
-        let mut config = Config::read(&self.config.file)?;
+        let mut config = Config::read(&self.config.file.0)?;
         self.config.refuse_restart(&config)?;
         let mut agent = config.load_again(&self.config, self.agent.as_ref(), metrics)?;
         files::fit_node(&mut config, agent.as_mut()).map_err(NodeError::from)?;

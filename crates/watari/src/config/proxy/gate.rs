@@ -14,11 +14,10 @@ use watari_proxy::{
 use watari_values::setting::Span;
 
 use super::super::check::{Check, Wrong};
-use super::super::load::named;
+use super::super::file::{At, ConfigError, ConfigFile, named};
 use super::super::raw::{AUTH_TIMEOUT, REFUSALS, RawAccessLog, RawAuth, RawClientLimits, RawFormat, RawQueue, RawRate};
 use super::super::spanned::Spanned;
 use super::super::value::Network;
-use super::super::{At, Config, ConfigError};
 
 /// Rules for requests before they are forwarded, apart from those of routes.
 #[derive(Debug)]
@@ -110,28 +109,30 @@ impl Check<'_> {
     }
 }
 
-impl Config {
-    pub(super) fn auths(&self, gate: &Gate) -> Result<Vec<AuthConfig>, ConfigError> {
-        gate.auths.iter().map(|auth| self.auth(auth)).collect()
-    }
-
-    fn auth(&self, auth: &Auth) -> Result<AuthConfig, ConfigError> {
-        let Auth { line, url, copy, timeout } = auth;
-        let config = || watari_client_tls::from_pem(None, None).map_err(|error| self.wrong(*line, &error));
-        let config = url.address().is_tls().then(config).transpose()?;
-        let tls = config.map(|config| watari_proxy::OriginTls { config, server_name: None });
-        let transport = Transport { tls, ..Transport::default() };
-        Ok(AuthConfig { url: url.clone(), transport, copy: copy.clone(), timeout: *timeout })
+impl Gate {
+    pub(super) fn auths(&self, file: &ConfigFile) -> Result<Vec<AuthConfig>, ConfigError> {
+        self.auths.iter().map(|auth| auth.load(file)).collect()
     }
 
     pub(super) fn access_log(
         &self,
-        gate: &Gate,
+        file: &ConfigFile,
         metrics: &watari_proxy::Metrics,
     ) -> Result<Option<AccessLog>, ConfigError> {
-        let Some((file, format)) = &gate.access_log else { return Ok(None) };
-        let log = AccessLog::open(&file.value, *format, metrics);
-        log.map(Some).map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+        let Some((path, format)) = &self.access_log else { return Ok(None) };
+        let log = AccessLog::open(&path.value, *format, metrics);
+        log.map(Some).map_err(|error| file.wrong(path.line, &named(&path.value, &error)))
+    }
+}
+
+impl Auth {
+    fn load(&self, file: &ConfigFile) -> Result<AuthConfig, ConfigError> {
+        let Auth { line, url, copy, timeout } = self;
+        let config = || watari_client_tls::from_pem(None, None).map_err(|error| file.wrong(*line, &error));
+        let config = url.address().is_tls().then(config).transpose()?;
+        let tls = config.map(|config| watari_proxy::OriginTls { config, server_name: None });
+        let transport = Transport { tls, ..Transport::default() };
+        Ok(AuthConfig { url: url.clone(), transport, copy: copy.clone(), timeout: *timeout })
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
 
     use watari_proxy::Refusal;
 
-    use super::super::super::{Config, Site};
+    use super::super::super::model::{Config, Site};
     use super::*;
 
     const AGENT: &str = "[node]\nname = \"n1\"\npki = \"pki\"\nmesh = \"127.0.0.1:1\"\n\

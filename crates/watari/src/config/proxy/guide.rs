@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::{Config, Site};
+use super::super::model::{Config, Site};
 
 const GUIDE: &str = include_str!("../../../../../docs/proxy.md");
 

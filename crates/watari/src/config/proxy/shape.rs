@@ -9,13 +9,12 @@ use watari_proxy::{Compression, ErrorPage, ErrorPages, HeaderRules, InvalidRule,
 use watari_values::setting::Span;
 
 use crate::config::check::{Check, Wrong};
-use crate::config::load::named;
+use crate::config::file::{At, ConfigError, ConfigFile, named};
 use crate::config::raw::{
     RawCompression, RawErrorPages, RawFields, RawRedirect, RawRequestRules, RawResponseRules, RawSticky,
 };
 use crate::config::spanned::Spanned;
 use crate::config::value::{FilePath, Network};
-use crate::config::{At, Config, ConfigError};
 
 /// Changes that do not depend on the route.
 #[derive(Debug)]
@@ -113,26 +112,28 @@ impl From<RawCompression> for Compression {
     }
 }
 
-impl Config {
+impl Shape {
     /// The pages, with the content of their files.
-    pub(super) fn error_pages(&self, shape: &Shape) -> Result<ErrorPages, ConfigError> {
-        let mut pages = ErrorPages::new(shape.intercept);
-        for (statuses, file) in &shape.pages {
-            let content = self.read_file(file)?.to_vec().into();
-            let content_type = watari_files::media_type(file.value.as_os_str().as_encoded_bytes());
-            let content_type = HeaderValue::try_from(content_type).map_err(|error| self.wrong(file.line, &error))?;
+    pub(super) fn error_pages(&self, file: &ConfigFile) -> Result<ErrorPages, ConfigError> {
+        let mut pages = ErrorPages::new(self.intercept);
+        for (statuses, path) in &self.pages {
+            let content = file.read_file(path)?.to_vec().into();
+            let content_type = watari_files::media_type(path.value.as_os_str().as_encoded_bytes());
+            let content_type = HeaderValue::try_from(content_type).map_err(|error| file.wrong(path.line, &error))?;
             pages.add(*statuses, ErrorPage { content, content_type });
         }
         Ok(pages)
     }
+}
 
+impl StickyCookie {
     /// The cookie, with its secret.
-    pub(super) fn sticky(&self, sticky: &StickyCookie) -> Result<Sticky, ConfigError> {
-        let StickyCookie { name, ttl, secret } = sticky;
-        let key = self.read_key(secret)?;
+    pub(super) fn load(&self, file: &ConfigFile) -> Result<Sticky, ConfigError> {
+        let StickyCookie { name, ttl, secret } = self;
+        let key = file.read_key(secret)?;
         Sticky::new(&name.value, ttl.map(Span::get), &key).map_err(|error| match error {
-            watari_proxy::InvalidSticky::Name => self.wrong(name.line, &error),
-            watari_proxy::InvalidSticky::Secret => self.wrong(secret.line, &named(&secret.value, &error)),
+            watari_proxy::InvalidSticky::Name => file.wrong(name.line, &error),
+            watari_proxy::InvalidSticky::Secret => file.wrong(secret.line, &named(&secret.value, &error)),
         })
     }
 }
