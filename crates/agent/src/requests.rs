@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use watari_body::{Body, BoxError};
@@ -35,28 +35,15 @@ where
 {
     shared.metrics.requests.inc();
     let exchange = Exchange::on(stalls);
-    let settings = shared.settings.get();
-    if let Err(irregular) = strict::check(&request, &settings.limits) {
-        tracing::info!(client = %client.address(), cause = %irregular, "request refused");
-        return Answer::alone(shared, irregular.response(), &exchange);
-    }
-    let Some(place) = shared.requests.take() else {
-        tracing::info!(client = %client.address(), "request refused: too many are in progress");
-        shared.metrics.requests_refused.inc();
-        return Answer::alone(shared, too_many_requests(), &exchange);
+    let is_head = request.method() == Method::HEAD;
+    let (response, place) = respond(shared, request, client, &exchange, gate).await;
+    let mut response = if is_head { without_content(response) } else { response };
+    let (tunnel, place) = match (watari_proxy::Tunnel::take(&mut response), place) {
+        (Some(origin), Some(place)) => (Some(Box::new(Tunnel::new(shared, origin, place))), None),
+        (_, place) => (None, place),
     };
-    let Some(request) = gate.admit(request).await else {
-        return Answer::alone(shared, too_early(), &exchange);
-    };
-    let request = request.map(|body| shared.transfers.receive(body, &exchange));
-    let mut response = settings.site.respond(request, client).await;
-    match watari_proxy::Tunnel::take(&mut response) {
-        Some(origin) => Answer {
-            tunnel: Some(Box::new(Tunnel::new(shared, origin, place))),
-            ..Answer::alone(shared, response, &exchange)
-        },
-        None => Answer::of(shared, response, Some(place), &exchange),
-    }
+    let response = response.map(|body| shared.transfers.send(GuardedBody { body, _kept: place }, &exchange));
+    Answer { response, tunnel }
 }
 
 pub(crate) struct Answer {
@@ -65,16 +52,44 @@ pub(crate) struct Answer {
     pub(crate) tunnel: Option<Box<Tunnel>>,
 }
 
-impl Answer {
-    fn of(shared: &AgentShared, response: Response<Body>, place: Option<Place>, exchange: &Arc<Exchange>) -> Self {
-        let response = response.map(|body| shared.transfers.send(GuardedBody { body, _kept: place }, exchange));
-        Self { response, tunnel: None }
+/// The response, and the request slot that it takes. A refusal takes none.
+async fn respond<B>(
+    shared: &AgentShared,
+    request: Request<B>,
+    client: &Client,
+    exchange: &Arc<Exchange>,
+    gate: Gate,
+) -> (Response<Body>, Option<Place>)
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let settings = shared.settings.get();
+    if let Err(irregular) = strict::check(&request, &settings.limits) {
+        tracing::info!(client = %client.address(), cause = %irregular, "request refused");
+        return (irregular.response(), None);
     }
+    let Some(place) = shared.requests.take() else {
+        tracing::info!(client = %client.address(), "request refused: too many are in progress");
+        shared.metrics.requests_refused.inc();
+        return (too_many_requests(), None);
+    };
+    let Some(request) = gate.admit(request).await else { return (too_early(), None) };
+    let request = request.map(|body| shared.transfers.receive(body, exchange));
+    (settings.site.respond(request, client).await, Some(place))
+}
 
-    /// Wraps a response that takes no request slot.
-    fn alone(shared: &AgentShared, response: Response<Body>, exchange: &Arc<Exchange>) -> Self {
-        Self::of(shared, response, None, exchange)
+/// A response to HEAD (RFC 9110, section 9.3.2): the fields of the response to GET, and no content. hyper sends the
+/// content of such a response over HTTP/2.
+fn without_content(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if body.is_end_stream() {
+        return Response::from_parts(head, body);
     }
+    if let Some(len) = body.size_hint().exact() {
+        head.headers.entry(http::header::CONTENT_LENGTH).or_insert(len.into());
+    }
+    Response::from_parts(head, watari_body::empty())
 }
 
 fn too_many_requests() -> Response<Body> {

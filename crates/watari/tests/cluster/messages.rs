@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use crate::clients::curl::{Curl, Manner};
 use crate::clients::h2::{Answer, H2, STATUS_200};
 use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{Taste, Tls, reset};
@@ -89,6 +90,20 @@ fn responses_without_content_say_so() {
         assert_eq!((head.status, head.len().ok()), (status, length), "{method} {target}");
     }
     assert_eq!(client.get_text("/", "").unwrap(), "ok", "nothing was left over");
+}
+
+/// Only GET gets the text of an error that the agent makes.
+#[test]
+fn errors_in_responses_to_head_have_no_content() {
+    let (cluster, _origin) = set();
+    let (ca, dir, service) = (cluster.site_ca(), cluster.dir(), cluster.service);
+    for manner in Manner::all() {
+        let curl = Curl { manner, source: cluster.clients.any(), service, ca: &ca, dir };
+        let get = curl.run("/a/../b", &["--path-as-is"]);
+        let head = curl.run("/a/../b", &["--path-as-is", "--head"]);
+        assert_eq!((get.status, head.status), (400, 400), "{manner:?}");
+        assert_eq!(head.field("content-length"), Some(get.body.len().to_string().as_str()), "{manner:?}");
+    }
 }
 
 /// The agent drops the request of a client that has left, and frees its slot.
