@@ -21,7 +21,7 @@ use watari_watch::pseudonyms::KeyError;
 use watari_watch::{alerting, link};
 
 use crate::admin::AskError;
-use crate::commands::ctl::Unfulfilled;
+use crate::commands::ctl::unfulfilled::Unfulfilled;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::node::NodeError;

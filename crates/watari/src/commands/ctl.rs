@@ -7,7 +7,7 @@ mod origin_tables;
 mod origins;
 mod remote;
 mod show;
-mod unfulfilled;
+pub(crate) mod unfulfilled;
 
 use std::path::PathBuf;
 
@@ -19,7 +19,6 @@ use crate::admin::Topic;
 use crate::config::DEFAULT_ADMIN;
 use crate::failure::Failure;
 use remote::{Done, Remote};
-pub(crate) use unfulfilled::Unfulfilled;
 
 /// Query and control a running node
 #[derive(Args)]
