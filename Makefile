@@ -32,6 +32,7 @@ lint: deps
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-targets $(FULL) -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked $(FULL) --no-deps --document-private-items --quiet
 
 fmt:
