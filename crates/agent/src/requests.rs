@@ -37,7 +37,7 @@ where
     let exchange = Exchange::on(stalls);
     let is_head = request.method() == Method::HEAD;
     let (response, place) = respond(shared, request, client, &exchange, gate).await;
-    let mut response = if is_head { without_content(response) } else { response };
+    let mut response = if is_head { watari_body::without_content(response) } else { response };
     let (tunnel, place) = match (watari_proxy::Tunnel::take(&mut response), place) {
         (Some(origin), Some(place)) => (Some(Box::new(Tunnel::new(shared, origin, place))), None),
         (_, place) => (None, place),
@@ -77,19 +77,6 @@ where
     let Some(request) = gate.admit(request).await else { return (too_early(), None) };
     let request = request.map(|body| shared.transfers.receive(body, exchange));
     (settings.site.respond(request, client).await, Some(place))
-}
-
-/// A response to HEAD (RFC 9110, section 9.3.2): the fields of the response to GET, and no content. hyper sends the
-/// content of such a response over HTTP/2.
-fn without_content(response: Response<Body>) -> Response<Body> {
-    let (mut head, body) = response.into_parts();
-    if body.is_end_stream() {
-        return Response::from_parts(head, body);
-    }
-    if let Some(len) = body.size_hint().exact() {
-        head.headers.entry(http::header::CONTENT_LENGTH).or_insert(len.into());
-    }
-    Response::from_parts(head, watari_body::empty())
 }
 
 fn too_many_requests() -> Response<Body> {

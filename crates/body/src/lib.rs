@@ -1,6 +1,9 @@
 //! The type of HTTP bodies that all parts of an agent share: a directory and the proxy make them, the agent sends them.
 
 use bytes::Bytes;
+use http::Response;
+use http::header::CONTENT_LENGTH;
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 
@@ -20,4 +23,17 @@ pub fn empty() -> Body {
 /// A body of these bytes.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// The response to HEAD in place of this one to GET (RFC 9110, section 9.3.2): the same fields with the length, and no
+/// content. hyper sends the content of such a response over HTTP/2.
+pub fn without_content(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if body.is_end_stream() {
+        return Response::from_parts(head, body);
+    }
+    if let Some(len) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert(len.into());
+    }
+    Response::from_parts(head, empty())
 }

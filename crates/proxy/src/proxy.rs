@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use watari_body::{Body, BoxError};
 
 use crate::admit::clients::Clients;
@@ -142,7 +142,7 @@ impl Proxy {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let accepted = self.shape.accepted(&request);
+        let (accepted, is_head) = (self.shape.accepted(&request), request.method() == Method::HEAD);
         let uri = request.uri().clone();
         let trace = Arc::default();
         let record = self.access_log.as_ref().map(|log| log.begin(&request, client, &trace));
@@ -150,7 +150,8 @@ impl Proxy {
         let context = RequestContext { client, path: uri.path(), trace: &trace };
         let response = self.forward(request, context, &mut kept).await;
         let response = response.unwrap_or_else(|failure| self.failed(&failure, context));
-        kept.until_end_of(self.shape.finish(response, accepted))
+        let response = self.shape.finish(response, accepted);
+        kept.until_end_of(if is_head { watari_body::without_content(response) } else { response })
     }
 
     fn failed(&self, failure: &Failure, context: RequestContext<'_>) -> Response<Body> {

@@ -117,6 +117,12 @@ async fn it_is_logged_how_a_response_ended() {
         drop(read(logged.proxy.respond(get(), &client()).await).await);
         assert_eq!(json!(logged.values(["status", "bytes", "ending"]).await), expected);
     }
+    let origin = ScriptedOrigin::start([answer("nonsense\r\n\r\n")]).await;
+    let logged = Logged::new([origin.address], LogFormat::Json);
+    let mut head = get();
+    *head.method_mut() = http::Method::HEAD;
+    drop(logged.proxy.respond(head, &client()).await);
+    assert_eq!(json!(logged.values(["status", "bytes", "ending"]).await), json!([502, 0, "complete"]));
 }
 
 #[tokio::test]
