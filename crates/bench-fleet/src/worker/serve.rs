@@ -33,13 +33,13 @@ where
     let connections = Connections::new(job.is_logged());
     let (prepared, after) = match prepare(*job, own) {
         Ok(prepared) => prepared,
-        Err(why) => return controller.send_report(&Report::Refused { why }).await,
+        Err(why) => return controller.send_last(&Report::Refused { why }).await,
     };
     controller.send_report(&Report::Ready).await?;
     let Some(start) = controller.start().await? else { return Ok(()) };
     match prepared.start(start, after, connections.log()) {
         Ok(load) => controller.attend(load, connections, busy).await,
-        Err(error) => controller.send_report(&Report::Refused { why: error.to_string() }).await,
+        Err(error) => controller.send_last(&Report::Refused { why: error.to_string() }).await,
     }
 }
 
@@ -55,7 +55,10 @@ where
         skip::<Order>(&mut from).await?;
         send(&mut to, &Report::Refused { why }).await
     };
-    timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)?
+    timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)??;
+    // See `Controller::send_last`.
+    let _ = timeout(SILENCE_MAX, tokio::io::copy(&mut from, &mut tokio::io::sink())).await;
+    Ok(())
 }
 
 /// Prepares a job. The error is a sentence.
@@ -131,7 +134,17 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
             causes: finished.causes,
         };
         drop(busy);
-        self.send_report(&Report::Done(Box::new(done))).await
+        self.send_last(&Report::Done(Box::new(done))).await
+    }
+
+    /// Sends the last report, and reads orders until the controller closes, for at most [`SILENCE_MAX`]. If the worker
+    /// closed first and an order came, the kernel would reset the connection and discard what the controller has not
+    /// received yet.
+    async fn send_last(&mut self, report: &Report) -> Result<(), TalkError> {
+        self.send_report(report).await?;
+        let closed = async { while self.orders.next().await.is_ok() {} };
+        let _ = timeout(SILENCE_MAX, closed).await;
+        Ok(())
     }
 }
 

@@ -1,17 +1,20 @@
 //! The log of the connections of workers.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::time::sleep;
 use watari_bench_engine::connection_log::ConnectionLog;
 use watari_bench_engine::plan::{Plan, Protocol, Stop};
 use watari_bench_engine::sample::ConnectionSample;
 
 use crate::server::Server;
-use crate::support::{cluster, finish, fleet, plan, requests, start_logged, wait_until, workers};
+use crate::support::{cluster, finish, fleet, plan, requests, start, start_logged, wait_until, workers};
 
 /// Stores samples. While it is held, it blocks.
 #[derive(Debug, Default)]
@@ -128,4 +131,72 @@ async fn of_a_worker_that_is_lost_what_it_had_told_remains() {
     untold(&log.clients(), &server.clients());
     // Workers send samples more often than tallies.
     assert!(log.len() as u64 >= finished.load.tally.total().connections.opened);
+}
+
+/// The controller reads nothing while its worker ends, and its orders still arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_reads_late_gets_everything() {
+    let (dir, server) = (cluster(), Server::start());
+    let mut workers = workers(dir.path(), 1).await;
+    let direct = fleet(dir.path(), "lead", &workers);
+    let relay = Arc::new(Relay::default());
+    workers[0].address = relay.start(workers[0].address).await;
+    let running = start(&fleet(dir.path(), "lead", &workers), connections(&server, "- /a 0\n", ENDLESS)).await.unwrap();
+    wait_until("the worker reports", || running.tally().total().requests > 0).await;
+    relay.held.store(true, Ordering::Relaxed);
+    running.cut();
+    // The worker is free before it sends its last report.
+    while start(&direct, connections(&server, "- /a 0\n", requests(9))).await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let orders = relay.to_worker.load(Ordering::Relaxed);
+    wait_until("orders follow", || relay.to_worker.load(Ordering::Relaxed) > orders).await;
+    relay.held.store(false, Ordering::Relaxed);
+    assert_eq!(finish(running).await.workers[0].lost, None);
+}
+
+/// Relays one controller to its worker. While it is held, it reads nothing from the worker.
+#[derive(Default)]
+struct Relay {
+    held: AtomicBool,
+    /// The number of bytes to the worker.
+    to_worker: AtomicU64,
+}
+
+impl Relay {
+    /// Returns the address for the controller.
+    async fn start(self: &Arc<Self>, worker: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let relay = Arc::clone(self);
+        tokio::spawn(async move {
+            let (mut from_controller, mut to_controller) = listener.accept().await.unwrap().0.into_split();
+            let socket = TcpSocket::new_v4().unwrap();
+            // The least: the worker's reports wait in its own send buffer.
+            socket.set_recv_buffer_size(1).unwrap();
+            let (mut from_worker, mut to_worker) = socket.connect(worker).await.unwrap().into_split();
+            let reports = async {
+                let mut buffer = [0; 1024];
+                while let Ok(count @ 1..) = from_worker.read(&mut buffer).await {
+                    to_controller.write_all(&buffer[..count]).await.unwrap();
+                    while relay.held.load(Ordering::Relaxed) {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                drop(to_controller);
+            };
+            let orders = async {
+                let mut buffer = [0; 1024];
+                while let Ok(count @ 1..) = from_controller.read(&mut buffer).await {
+                    relay.to_worker.fetch_add(count as u64, Ordering::Relaxed);
+                    if to_worker.write_all(&buffer[..count]).await.is_err() {
+                        break;
+                    }
+                }
+                drop(to_worker);
+            };
+            tokio::join!(reports, orders);
+        });
+        address
+    }
 }
