@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Keeps keys out of core dumps, and out of reach of debuggers of the same user.
@@ -70,6 +71,18 @@ fn meaningless_signals() -> impl Iterator<Item = SignalKind> {
     ];
     const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
     STANDARD.map(Signal::as_raw).into_iter().chain(REAL_TIME).map(SignalKind::from_raw)
+}
+
+/// From now on, neither a [`RequestSignal`] nor a signal without a meaning ends this process. For the time in which it
+/// starts and has no runtime.
+pub(crate) fn outlive_request_signals() -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let _context = runtime.enter();
+    for kind in meaningless_signals().chain([SignalKind::hangup()]) {
+        // The handler stays when the receiver is dropped.
+        drop(signal(kind)?);
+    }
+    Ok(())
 }
 
 /// The signals that ask this process to end.

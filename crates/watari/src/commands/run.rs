@@ -78,6 +78,7 @@ impl Run {
         if self.with_parent {
             process::end_with_parent().map_err(Failure::Start)?;
         }
+        process::outlive_request_signals().map_err(Failure::Start)?;
         // Before any key is read.
         process::forbid_core_dumps().map_err(Failure::Start)?;
         let config = Config::read(&self.config)?;

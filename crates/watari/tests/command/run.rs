@@ -1,11 +1,13 @@
 //! `watari run`
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::tempdir;
 
 use crate::support::{Running, agent, command, next_notification, service_manager, watari};
 
@@ -116,4 +118,21 @@ fn log_lines_are_json_where_that_is_asked_for() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ready = lines.iter().filter(|line| line["fields"]["message"] == "ready").count();
     assert_eq!(ready, 1, "{log}");
+}
+
+/// A node that reads its configuration has no runtime yet.
+#[test]
+fn signals_do_not_end_a_node_that_starts() {
+    let dir = tempdir().unwrap();
+    let fifo = dir.path().join("node.toml");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for signal in [Signal::USR1, Signal::HUP, Signal::USR2] {
+        let mut node = Running(command(dir.path(), &["run", "--config", "node.toml"]).spawn().unwrap());
+        // Waits until the node opens the file.
+        let mut file = OpenOptions::new().write(true).open(&fifo).unwrap();
+        node.signal(signal);
+        file.write_all(b"[none]\n").unwrap();
+        drop(file);
+        assert_eq!(node.wait().code(), Some(2), "{signal:?}: the configuration is refused");
+    }
 }
