@@ -58,8 +58,8 @@ struct Waiting {
 }
 
 impl Departures {
-    /// Sends `message` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the message
-    /// is dropped, as if it had been lost on the network.
+    /// Sends `message` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the
+    /// message is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, message: impl Into<DispatcherMessage>) {
         if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
             && waiting.inbox.try_send(message.into()).is_err()

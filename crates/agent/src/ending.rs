@@ -52,8 +52,8 @@ struct Entry<'a> {
 }
 
 impl Endings {
-    /// Sends the message to its ending. Returns `false` if there is none. A tenure ends once, so the message cannot be about
-    /// a move.
+    /// Sends the message to its ending. Returns `false` if there is none. A tenure ends once, so the message cannot be
+    /// about a move.
     pub(crate) fn on_leg_kept(&self, from: &NodeName, message: &LegKept) -> bool {
         let mut entries = self.entries();
         let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == message.epoch;

@@ -1,10 +1,10 @@
-//! Connections between nodes over mutual TLS 1.3: links of the mesh, sensors with a judge, the load generator's workers.
+//! Connections between nodes over mutual TLS 1.3: links of the mesh, sensors with a judge, workers of a load.
 //!
 //! * `peer`: dials and accepts. Both ends present certificates of the cluster's authority, which name the node and its
 //!   roles.
 //! * `listen`: accepts connections, and gives each one of a limited number of places until its peer is identified.
-//! * `messages`: greetings with a version, and messages with their length before them. Sensors and workers use them. The
-//!   mesh has frames of its own (`watari_wire`).
+//! * `messages`: greetings with a version, and messages with their length before them. Sensors and workers use them.
+//!   The mesh has frames of its own (`watari_wire`).
 //! * `inbox`: reads messages in a task of its own.
 
 mod inbox;

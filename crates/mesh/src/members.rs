@@ -265,8 +265,8 @@ impl Members {
         }
     }
 
-    /// Makes room for a node that was last linked at `last_linked`: removes one with an earlier time that may go. Returns
-    /// `false` if there is none.
+    /// Makes room for a node that was last linked at `last_linked`: removes one with an earlier time that may go.
+    /// Returns `false` if there is none.
     fn make_room(&mut self, last_linked: Instant, outcome: &mut Outcome) -> bool {
         if self.known.len() < OTHERS_MAX {
             return true;

@@ -151,6 +151,7 @@ impl Proxy {
         let response = self.forward(request, context, &mut kept).await;
         let response = response.unwrap_or_else(|failure| self.failed(&failure, context));
         let response = self.shape.finish(response, accepted);
+        // Here and not only in the agent, so that the record sees the end of the response.
         kept.until_end_of(if is_head { watari_body::without_content(response) } else { response })
     }
 

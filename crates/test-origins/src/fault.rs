@@ -52,7 +52,7 @@ pub enum Fault {
     OtherValidators,
     /// A weak tag, and no date.
     WeakTag,
-    /// No validator.
+    /// Neither an entity tag nor a date.
     NoValidators,
     /// Other bytes with the same validators.
     OtherBytes,

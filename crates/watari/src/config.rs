@@ -8,7 +8,8 @@
 //!   mistakes of this kind, and `words` describes them without names of Rust types.
 //! * `tables`, `members`, `tls`, `sessions` and `proxy` refuse values that are well-formed but not valid, and `check`
 //!   collects their mistakes. They open no file: [`Config::parse`] is a function of a text.
-//! * `model` is the result, except `proxy`. `file` reads the files that it names, and describes mistakes with their lines.
+//! * `model` is the result, except `proxy`. `file` reads the files that it names, and describes mistakes with their
+//!   lines.
 //! * `schema` describes what `raw` accepts as a JSON schema, with the documentation of keys.
 //! * `load` reads the files that the configuration names, and refuses content that is not usable.
 //!

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// The current time.
+/// A moment, by the monotonic clock and by the wall clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) instant: Instant,

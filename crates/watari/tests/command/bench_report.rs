@@ -20,8 +20,8 @@ fn a_terminal_shows_a_run_until_it_is_interrupted() {
     for end in ends {
         let server = Server::start();
         let mut terminal = Terminal::run(dir.path(), &["bench", "http", &server.url, "-d", "1h", "-c", "2"]);
-        // A run without any response ends with status 1. Words only: over cells that are blank already, the terminal gets
-        // cursor movements.
+        // A run without any response ends with status 1. Words only: over cells that are blank already, the terminal
+        // gets cursor movements.
         terminal.wait_for("NORMAL");
         server.wait_until_a_response_is_read();
         end(&mut terminal);

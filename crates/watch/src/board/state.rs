@@ -94,7 +94,7 @@ pub(super) type Timeline = VecDeque<(Timestamp, ServerState)>;
 
 /// The most servers of a sensor that are judged.
 pub const SERVERS_MAX: usize = 1024;
-/// The most sensors.
+/// The maximum number of sensors of a board.
 pub const SENSORS_MAX: usize = 256;
 /// The most changes of a server that are stored.
 const TIMELINE_MAX: usize = 256;
