@@ -1,6 +1,6 @@
 //! Builds and runs the programs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use crate::harness::site::SITE;
 /// The program with OpenSSL, the one that pkg-config finds.
 pub(super) fn openssl(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-        let (source, program) = (source("visitor.c"), built("openssl"));
         let build = "cc -O1 -Wall -Wextra -Werror -o \"$1\" \"$0\" $(pkg-config --cflags --libs openssl)";
-        finish(Command::new("sh").args(["-euc", build]).arg(source).arg(&program));
-        program
+        build_once("visitor.c", "openssl", |source, program| {
+            finish(Command::new("sh").args(["-euc", build]).arg(source).arg(program));
+        })
     });
     run(&mut Command::new(&*PROGRAM), service, ca, visits)
 }
@@ -23,9 +23,10 @@ pub(super) fn openssl(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
 /// The program with Go. Its standard library is compiled into a cache beside it, if Go does not include it compiled.
 pub(super) fn go(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-        let (source, program) = (source("visitor.go"), built("go"));
-        finish(Command::new("go").env("GOCACHE", built("go-cache")).args(["build", "-o"]).arg(&program).arg(source));
-        program
+        build_once("visitor.go", "go", |source, program| {
+            let cache = program.with_file_name("go-cache");
+            finish(Command::new("go").env("GOCACHE", cache).args(["build", "-o"]).arg(program).arg(source));
+        })
     });
     run(&mut Command::new(&*PROGRAM), service, ca, visits)
 }
@@ -33,9 +34,9 @@ pub(super) fn go(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
 /// The program with JSSE.
 pub(super) fn jsse(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static CLASSES: LazyLock<PathBuf> = LazyLock::new(|| {
-        let (source, classes) = (source("Visitor.java"), built("jsse"));
-        finish(Command::new("javac").arg("-d").arg(&classes).arg(source));
-        classes
+        build_once("Visitor.java", "jsse", |source, classes| {
+            finish(Command::new("javac").arg("-d").arg(classes).arg(source));
+        })
     });
     let tickets = format!("-Djdk.tls.client.enableSessionTicketExtension={}", visits.kind != Kind::Ids);
     let mut command = Command::new("java");
@@ -64,13 +65,21 @@ fn finish(command: &mut Command) -> String {
     said.into_owned()
 }
 
-fn source(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/clients/visitors").join(file)
-}
-
-/// The path of a built file, in the directory that cargo gives to tests.
-fn built(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("visitors");
-    fs::create_dir_all(&dir).unwrap();
-    dir.join(name)
+/// Builds `name` from the file `source`, in the directory that cargo gives to tests, if it is not built since the file
+/// changed. Other processes of this test program wait meanwhile.
+fn build_once(source: &str, name: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/clients/visitors").join(source);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("visitors");
+    fs::create_dir_all(&directory).unwrap();
+    let output = directory.join(name);
+    // Written after a build that succeeded.
+    let mark = directory.join(format!("{name}.built"));
+    let lock = File::create(directory.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    if changed(&mark) <= changed(&source) {
+        build(&source, &output);
+        fs::write(&mark, "").unwrap();
+    }
+    output
 }
