@@ -154,7 +154,7 @@ impl Driver<'_> {
         let (output, result) = match step {
             Ok(mut progress) => {
                 if !progress.made.is_empty() {
-                    self.shared.sessions.keep(self.shared, std::mem::take(&mut progress.made)).await;
+                    self.shared.sessions.store(self.shared, std::mem::take(&mut progress.made)).await;
                 }
                 (std::mem::take(&mut progress.output), Ok(progress))
             }

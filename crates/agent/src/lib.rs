@@ -437,7 +437,7 @@ impl AgentShared {
             AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
             AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
             AgentToAgent::Session(message) => {
-                self.sessions.on_kept(self, from, session_message_from_wire(message.clone()));
+                self.sessions.on_session_message(self, from, session_message_from_wire(message.clone()));
             }
         }
     }

@@ -116,9 +116,9 @@ pub struct SessionStatus {
     /// The age of the newest seed, by its maker's clock.
     pub newest_seed_age: Option<Duration>,
     /// Sessions stored in memory: their number, and their size in bytes.
-    pub kept: (usize, usize),
+    pub in_memory: (usize, usize),
     /// The state of the session file, if one is configured.
-    pub stored: Option<DatabaseStatus>,
+    pub database: Option<DatabaseStatus>,
     /// The state of the Redis server, if one is configured.
     pub redis: Option<RedisStatus>,
     /// By TLS version: `"1.2"`, `"1.3"`.
@@ -174,7 +174,7 @@ pub(crate) struct Sessions {
     offered: Arc<watari_handshake::Sessions>,
     tickets: Arc<TicketRing>,
     keys_file: Option<Arc<KeysFile>>,
-    kept: StoredSessions,
+    stored: StoredSessions,
     redis: Option<SealedRedis>,
     state: Mutex<SharingState>,
     started: Instant,
@@ -204,7 +204,7 @@ impl Sessions {
             }
             None => None,
         };
-        let kept = StoredSessions::new(name, &sharing, &tickets, clock)?;
+        let stored = StoredSessions::new(name, &sharing, &tickets, clock)?;
         let offered = watari_handshake::Sessions {
             tickets: sharing.seals_tickets().then(|| Arc::clone(&tickets) as _),
             kept: true,
@@ -221,7 +221,7 @@ impl Sessions {
             offered,
             tickets,
             keys_file,
-            kept,
+            stored,
             redis,
             state: Mutex::default(),
             started: Instant::now(),
@@ -245,8 +245,8 @@ impl Sessions {
             sharing: self.sharing.clone(),
             seeds,
             newest_seed_age,
-            kept: self.kept.kept(),
-            stored: self.kept.stored(),
+            in_memory: self.stored.in_memory(),
+            database: self.stored.database_status(),
             redis: self.redis.as_ref().map(SealedRedis::status),
             handshakes,
         }
@@ -272,37 +272,42 @@ impl Sessions {
         if change(&mut state.agents) {
             let agents = state.agents.clone();
             drop(state);
-            self.kept.set_members(shared, &agents);
+            self.stored.set_members(shared, &agents);
         }
     }
 
     /// Handles another agent's message about stored sessions.
-    pub(crate) fn on_kept(&self, shared: &Arc<AgentShared>, from: &NodeName, message: watari_session::Message) {
-        let stored = self.kept.may_be_stored(&message);
-        if stored.is_empty() {
-            return self.kept.on_message(shared, from, message);
+    pub(crate) fn on_session_message(
+        &self,
+        shared: &Arc<AgentShared>,
+        from: &NodeName,
+        message: watari_session::Message,
+    ) {
+        let stored_keys = self.stored.may_be_stored(&message);
+        if stored_keys.is_empty() {
+            return self.stored.on_message(shared, from, message);
         }
         let (shared, from) = (Arc::clone(shared), from.clone());
         tokio::spawn(async move {
-            shared.sessions.kept.restore(&stored).await;
-            shared.sessions.kept.on_message(&shared, &from, message);
+            shared.sessions.stored.restore(&stored_keys).await;
+            shared.sessions.stored.on_message(&shared, &from, message);
         });
     }
 
     /// Waits until keys and sessions are written to their files.
     pub(crate) async fn flush(&self) {
         self.write_keys().await;
-        self.kept.flush().await;
+        self.stored.flush().await;
     }
 
     /// Stores the sessions of a handshake, before the client gets their tickets.
-    pub(crate) async fn keep(&self, shared: &AgentShared, made: Vec<NewSession>) {
+    pub(crate) async fn store(&self, shared: &AgentShared, made: Vec<NewSession>) {
         let expires = self.clock.unix_s() + self.sharing.lifetime.as_secs();
         let session = |secret| Session { secret, expires, issuer: shared.name.clone() };
-        let sessions: Vec<_> = made.into_iter().map(|kept| (kept.key, session(kept.session))).collect();
+        let sessions: Vec<_> = made.into_iter().map(|new| (new.key, session(new.session))).collect();
         match &self.redis {
             Some(redis) => redis.put(&sessions).await,
-            None => self.kept.put(shared, sessions).await,
+            None => self.stored.put(shared, sessions).await,
         }
     }
 
@@ -354,7 +359,7 @@ impl Sessions {
     async fn get(&self, shared: &AgentShared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         let mut learned = self.learned.subscribe();
         loop {
-            let (found, miss) = self.kept.get(shared, keys).await;
+            let (found, miss) = self.stored.get(shared, keys).await;
             if miss.is_none() || !found.is_empty() || !self.is_joining(shared) {
                 return (found, miss);
             }
@@ -372,7 +377,7 @@ impl Sessions {
 
     async fn approves_early_data(&self, shared: &AgentShared, wanted: &Wanted, found: &[FoundSession]) -> bool {
         match found.iter().find(|found| is_for_early_data(wanted, found)) {
-            Some(first) => self.kept.spend(shared, first).await == Verdict::Granted,
+            Some(first) => self.stored.spend(shared, first).await == Verdict::Granted,
             None => false,
         }
     }
@@ -388,7 +393,7 @@ impl Sessions {
         let mut miss = miss;
         for found in found {
             let early_data = is_for_early_data(wanted, &found);
-            match self.kept.spend(shared, &found).await {
+            match self.stored.spend(shared, &found).await {
                 Verdict::Granted => return provided(vec![found], None, early_data),
                 Verdict::Denied => miss = Some(Miss::Spent),
                 Verdict::Unreachable => miss = Some(Miss::Unreachable),
@@ -541,7 +546,7 @@ fn send_seeds(shared: &AgentShared, agent: &NodeName, seeds: Vec<TicketSeed>) {
 
 /// Repeats messages that other agents have not answered.
 pub(crate) async fn run_timer(shared: Arc<AgentShared>, shutdown: CancellationToken) {
-    shutdown.run_until_cancelled(shared.sessions.kept.run_timer(&shared)).await;
+    shutdown.run_until_cancelled(shared.sessions.stored.run_timer(&shared)).await;
 }
 
 /// Makes the first key if no agent has one, and new keys when they are due. Destroys expired keys.

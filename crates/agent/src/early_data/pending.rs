@@ -162,6 +162,6 @@ impl Pipe {
 }
 
 async fn keep(shared: Arc<AgentShared>, made: Vec<NewSession>, opened: Opened) -> Opened {
-    shared.sessions.keep(&shared, made).await;
+    shared.sessions.store(&shared, made).await;
     opened
 }

@@ -141,8 +141,8 @@ impl StoredSessions {
         let Some(database) = &self.database else { return };
         let now = self.clock.unix_s();
         for key in keys {
-            let kept = self.state().exchange.store().get(&key, now).map(|(session, _)| session.clone());
-            if let Some(session) = kept {
+            let in_memory = self.state().exchange.store().get(&key, now).map(|(session, _)| session.clone());
+            if let Some(session) = in_memory {
                 database.put(key, &session);
             }
         }
@@ -155,7 +155,7 @@ impl StoredSessions {
         }
     }
 
-    pub(super) fn stored(&self) -> Option<DatabaseStatus> {
+    pub(super) fn database_status(&self) -> Option<DatabaseStatus> {
         self.database.as_ref()?.status()
     }
 
@@ -202,7 +202,7 @@ impl StoredSessions {
     }
 
     /// The number of sessions in memory, and their size in bytes.
-    pub(super) fn kept(&self) -> (usize, usize) {
+    pub(super) fn in_memory(&self) -> (usize, usize) {
         let state = self.state();
         let store = state.exchange.store();
         (store.len(), store.bytes())

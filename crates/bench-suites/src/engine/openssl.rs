@@ -1,7 +1,7 @@
 //! OpenSSL's libssl: that of the system, or with the feature `openssl-weak` one that is built with weak ciphers. The
 //! latter has more of the paper's suites (RC4 and 3DES; OpenSSL 1.1.0 removed DES and the export suites).
 
-mod kept;
+mod stored;
 
 use std::io;
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ use crate::certificates::{Certificates, HOST, Identity};
 use crate::loopback::{self, Channel, Client, Connected, Server, Session};
 use crate::row::Measured;
 use crate::work::Work;
-use kept::StoredSessions;
+use stored::StoredSessions;
 
 pub(crate) struct OpenSsl<'a> {
     certificates: &'a Certificates,
@@ -131,14 +131,14 @@ impl Server for OpenSslServer {
 
 struct OpenSslClient {
     new: SslConnector,
-    kept: StoredSessions,
+    stored: StoredSessions,
 }
 
 impl OpenSslClient {
     fn new(offer: &Offer, identity: Option<&Identity>) -> Result<Self, ErrorStack> {
         Ok(Self {
             new: client_context(offer, identity)?.build(),
-            kept: StoredSessions::new(client_context(offer, identity)?)?,
+            stored: StoredSessions::new(client_context(offer, identity)?)?,
         })
     }
 }
@@ -146,7 +146,7 @@ impl OpenSslClient {
 impl Client for OpenSslClient {
     fn connect(&mut self, tcp: TcpStream, session: Session) -> io::Result<Connected> {
         if session == Session::Kept {
-            return self.kept.connect(tcp);
+            return self.stored.connect(tcp);
         }
         let stream = self.new.connect(HOST, tcp).map_err(|error| io::Error::other(error.to_string()))?;
         let (resumed, version) = (stream.ssl().session_reused(), stream.ssl().version_str());

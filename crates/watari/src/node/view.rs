@@ -177,9 +177,9 @@ fn sessions(status: SessionStatus) -> Sessions {
         rotation_s: status.sharing.rotation.as_secs(),
         seeds: status.seeds,
         newest_seed_age_s: status.newest_seed_age.map(|age| age.as_secs()),
-        kept: status.kept.0,
-        kept_bytes: status.kept.1,
-        stored: status.stored.map(stored),
+        kept: status.in_memory.0,
+        kept_bytes: status.in_memory.1,
+        stored: status.database.map(stored),
         redis: status.redis.map(redis),
         handshakes: handshakes.collect(),
     }
