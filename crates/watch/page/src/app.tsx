@@ -2,12 +2,13 @@
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import type { Board, Course, Sensor } from "./board.ts";
 import { keyOf, ofKey } from "./board.ts";
-import { count, duration, lastReport, moment, offset } from "./format.ts";
+import { count, lastReport, moment } from "./format.ts";
 import { NOTHING } from "./history.ts";
 import { List } from "./list.tsx";
 import type { Link } from "./live.ts";
 import { courseUrl, listen } from "./live.ts";
 import { Panel } from "./panel.tsx";
+import { sensorHealth } from "./sensor.ts";
 import type { Action, PageState } from "./state.ts";
 import { begin, next, ofHash, toHash } from "./state.ts";
 
@@ -185,23 +186,11 @@ function Sensors({ board }: { board: Board }) {
 }
 
 function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
-  const { name, last_report, away, clock_offset_s: ahead, lost, refused } = sensor;
-  const parts = [
-    ...(last_report > 0 ? [`${duration(now - last_report)} ago`] : []),
-    `${count(sensor.packets)} packets`,
-    `${count(sensor.dropped)} dropped by the sensor, ${count(sensor.dropped_by_interface)} by the interface`,
-    `${count(sensor.evicted)} connections evicted, ${count(sensor.untracked)} packets of untracked connections`,
-    `${count(sensor.stray)} stray packets`,
-    ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} capture threads hang`] : []),
-    ...(sensor.unwatched + sensor.uncounted > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.uncounted)} events or server seconds left out`] : []),
-    ...(lost > 0 ? [`${count(lost)} server seconds lost while disconnected`] : []),
-    ...(refused > 0 ? [`${count(refused)} server seconds refused because of impossible times`] : []),
-    ...(ahead === null ? [] : [`its clock is ${offset(ahead)}`]),
-  ];
+  const { name, last_report, away } = sensor;
   return (
     <li>
       <b>{name}</b> {away && <b class="silent">disconnected, </b>}
-      {lastReport(last_report, now)} · {parts.join(" · ")}
+      {lastReport(last_report, now)} · {sensorHealth(sensor, now).join(" · ")}
     </li>
   );
 }
