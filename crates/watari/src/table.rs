@@ -37,6 +37,12 @@ impl Table {
         self
     }
 
+    /// The table for a terminal of this width, in characters.
+    #[cfg(test)]
+    pub(crate) fn for_width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
+    }
+
     /// Adds a row with a cell for each column. Replaces control characters, which could send commands to the terminal.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         let shown = |cell: String| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
@@ -122,7 +128,8 @@ impl fmt::Display for Table {
         }
         if !left_out.is_empty() {
             let names: Vec<_> = left_out.iter().map(|column| self.heads[*column]).collect();
-            writeln!(f, "(no room for {})", names.join(", "))?;
+            let missing = format!("(no room for {})", names.join(", "));
+            wrapped(&missing, self.width.unwrap_or(usize::MAX)).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         }
         Ok(())
     }

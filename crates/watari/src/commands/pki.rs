@@ -109,7 +109,11 @@ fn show(descriptions: &[Description], json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&shown);
     }
-    let mut table = Table::new(&["node", "roles", "cluster", "not_before", "not_after", "fingerprint"]);
+    let mut table = Table::new(&["node", "roles", "cluster", "not_before", "not_after", "fingerprint"]).leaving_out(&[
+        "fingerprint",
+        "not_before",
+        "cluster",
+    ]);
     for certificate in shown {
         table.row([
             certificate.node.map_or("(authority)", NodeName::as_str).to_owned(),

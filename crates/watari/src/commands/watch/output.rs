@@ -1,9 +1,11 @@
 //! Output about captures.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 
 use serde::Serialize;
-use watari_endings::{Connection, Ending, Request};
+use watari_endings::{Connection, Ending, Request, Tally};
 use watari_watch::batch::{Sink, Summary};
 use watari_watch::rows::{ConnectionRow, RequestRow};
 use watari_watch::spans::{Span, SpanRow, because};
@@ -99,7 +101,7 @@ impl<W: Write> Output<W> {
         match self.rows {
             Rows::Text { mut out, spans } => {
                 if self.what == What::Connections {
-                    write!(out, "{}\n{}\n", overview(summary), servers(summary)).map_err(Failure::Output)?;
+                    write!(out, "{}\n{}\n", overview(summary), servers(&summary.servers)).map_err(Failure::Output)?;
                 }
                 write!(out, "{}", verdicts(spans)).and_then(|()| out.flush()).map_err(Failure::Output)
             }
@@ -158,9 +160,9 @@ fn overview(summary: &Summary) -> String {
 }
 
 /// How the connections of each server ended.
-fn servers(summary: &Summary) -> Table {
-    let mut table = Table::new(&SERVER_HEADS);
-    let mut servers: Vec<_> = summary.servers.iter().collect();
+fn servers(servers: &BTreeMap<SocketAddr, Tally>) -> Table {
+    let mut table = Table::new(&SERVER_HEADS).leaving_out(&SERVER_DISPENSABLE);
+    let mut servers: Vec<_> = servers.iter().collect();
     servers.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.closed()));
     for (server, tally) in servers.into_iter().take(SERVERS_SHOWN) {
         let mut cells = [const { String::new() }; SERVER_HEADS.len()];
@@ -194,13 +196,18 @@ const SERVER_HEADS: [&str; 13] = [
     "p99_ms",
 ];
 
+/// Columns that a narrow terminal has no room for, the least important first.
+const SERVER_DISPENSABLE: [&str; 9] =
+    ["BACKSCATTER", "OPEN", "p50_ms", "answered", "p99_ms", "NO_ANSWER", "S_RESET", "REFUSED", "C_NORMAL"];
+
 /// The most servers that the table lists. JSON has all.
 const SERVERS_SHOWN: usize = 50;
 
 /// Spans of time, server by server.
 fn verdicts(mut spans: Vec<Span>) -> Table {
     spans.sort_by_key(|span| (span.server, span.from));
-    let mut table = Table::new(&["server", "from", "to", "state", "x_%", "y_%", "z_%", "because"]);
+    let mut table = Table::new(&["server", "from", "to", "state", "x_%", "y_%", "z_%", "because"])
+        .leaving_out(&["x_%", "y_%", "z_%", "to"]);
     for span in &spans {
         let shares = span.total.shares();
         let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value * 100.0));
@@ -224,4 +231,65 @@ pub(super) fn moment(nanoseconds: u64) -> String {
     let seconds = i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX);
     let moment = time::OffsetDateTime::from_unix_timestamp(seconds).ok();
     moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use watari_endings::{Evidence, Reason, ServerState};
+    use watari_packets::Timestamp;
+
+    use super::*;
+
+    /// A server whose connections ended in all ways, with numbers of seven digits.
+    fn busy(server: &str) -> (SocketAddr, Tally) {
+        let mut tally = Tally { answered: 7_654_321, ..Tally::default() };
+        tally.endings.fill(1_234_567);
+        tally.responses.0[9] = 7_654_321;
+        tally.response_max_us = 98_765_432;
+        (server.parse().unwrap(), tally)
+    }
+
+    fn widest(table: &str) -> usize {
+        table.lines().map(|line| line.chars().count()).max().unwrap()
+    }
+
+    #[test]
+    fn the_table_of_endings_fits_80_columns_with_whole_numbers() {
+        let narrow = servers(&[busy("192.0.2.101:8443")].into()).for_width(80).to_string();
+        let expected = "\
+server            S_NORMAL  C_NORMAL  C_RESET  S_RESET  TIMEOUT  REFUSED
+192.0.2.101:8443   1234567   1234567  1234567  1234567  1234567  1234567
+";
+        assert!(narrow.starts_with(expected), "{narrow}");
+        assert!(widest(&narrow) <= 80, "{narrow}");
+        let longest = servers(&[busy("[2001:db8:1111:2222:3333:4444:5555:6666]:65535")].into()).for_width(80);
+        let longest = longest.to_string();
+        assert!(widest(&longest) <= 80 && longest.contains("  C_RESET  TIMEOUT\n"), "{longest}");
+    }
+
+    #[test]
+    fn the_table_of_states_fits_80_columns() {
+        let span = |server: &str| Span {
+            server: server.parse().unwrap(),
+            from: Timestamp(1_700_000_000_000_000_000),
+            to: Timestamp(1_700_000_060_000_000_000),
+            state: ServerState::Saturated,
+            total: Tally { s_normal: 3, client_abort: 1, ..Tally::default() },
+            evidence: Some(Evidence {
+                reason: Reason::AbortsAndTimeouts,
+                value: 0.25,
+                limit: 0.125,
+                span: Duration::from_mins(1),
+                shares: None,
+                tally: Tally::default(),
+            }),
+        };
+        let table = verdicts(vec![span("192.0.2.101:8443"), span("[2001:db8::1]:443")]).for_width(80).to_string();
+        assert!(widest(&table) <= 80, "{table}");
+        assert!(table.contains("2023-11-14T22:13:20Z  saturated  25.0 % of ended"), "{table}");
+    }
 }
