@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use watari_body::{Body, BoxError};
 use watari_files::Files;
-use watari_proxy::{Client, Proxy};
+use watari_proxy::{Client, Proxy, ReopenError};
 
 use crate::requests::refusal;
 
@@ -38,10 +38,11 @@ impl Site {
         matches!(self, Self::Proxy(_))
     }
 
-    /// Reopens the log files, after a rotation.
-    pub fn reopen_logs(&self) {
-        if let Self::Proxy(proxy) = self {
-            proxy.reopen_log();
+    /// Opens the log files again, after a rotation. Blocks until they are open.
+    pub fn reopen_logs(&self) -> Result<(), ReopenError> {
+        match self {
+            Self::Files(_) => Ok(()),
+            Self::Proxy(proxy) => proxy.reopen_log(),
         }
     }
 

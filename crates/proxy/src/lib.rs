@@ -61,7 +61,7 @@ pub use crate::exchange::address::{InvalidOrigin, OriginAddress};
 pub use crate::exchange::client::Client;
 pub use crate::exchange::failure::Refusal;
 pub use crate::exchange::limits::Limits;
-pub use crate::observe::access_log::AccessLog;
+pub use crate::observe::access_log::{AccessLog, ReopenError};
 pub use crate::observe::log_line::LogFormat;
 pub use crate::observe::metrics::Metrics;
 pub use crate::observe::status::{OriginStatus, PoolStatus, QueueStatus, ResourceStatus, TransferStatus};

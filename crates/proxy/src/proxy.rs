@@ -16,7 +16,7 @@ use crate::admit::request_guards::RequestGuards;
 use crate::config::Config;
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
-use crate::observe::access_log::{AccessLog, RequestTrace};
+use crate::observe::access_log::{AccessLog, ReopenError, RequestTrace};
 use crate::observe::metrics::Metrics;
 use crate::pool::PoolConfig;
 use crate::pool::authority::Authority;
@@ -116,9 +116,9 @@ impl Proxy {
         &self.metrics
     }
 
-    /// Opens the access log again. New lines go to the new file.
-    pub fn reopen_log(&self) {
-        self.access_log.iter().for_each(AccessLog::reopen);
+    /// Opens the access log again. New lines go to the new file. Blocks until the file is open.
+    pub fn reopen_log(&self) -> Result<(), ReopenError> {
+        self.access_log.as_ref().map_or(Ok(()), AccessLog::reopen)
     }
 
     /// All pools, the retired ones last.

@@ -10,7 +10,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -31,9 +31,10 @@ pub struct AccessLog(Arc<Writing>);
 
 #[derive(Debug)]
 struct Writing {
-    /// `None` instead of a line: open the file again.
+    path: PathBuf,
+    /// `None` instead of a line: there is a new file.
     lines: Option<SyncSender<Option<Line>>>,
-    reopen: Arc<AtomicBool>,
+    new_file: NewFile,
     lost: Counter,
     done: Mutex<Receiver<()>>,
 }
@@ -55,6 +56,17 @@ pub(crate) struct RequestTrace {
     moves: AtomicU32,
 }
 
+/// The file that the thread writes to from its next batch on, if it was opened again.
+type NewFile = Arc<Mutex<Option<File>>>;
+
+/// The access log cannot be opened again. Lines still go to the previous file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reopen the access log {}: {cause}", path.display())]
+pub struct ReopenError {
+    path: PathBuf,
+    cause: io::Error,
+}
+
 /// The maximum number of lines that wait to be written.
 const QUEUE_LEN: usize = 1024;
 /// The maximum length of a part of a request in a line, in bytes. Longer parts are cut, because clients choose their
@@ -70,24 +82,27 @@ impl AccessLog {
     pub fn open(path: &Path, format: LogFormat, metrics: &Metrics) -> io::Result<Self> {
         let (lines, received) = sync_channel(QUEUE_LEN);
         let (ended, done) = sync_channel(0);
-        let (reopen, lost) = (Arc::<AtomicBool>::default(), metrics.log_lines_lost());
-        let file = append(path)?;
-        let writer = Writer { path: path.to_owned(), file, format, reopen: Arc::clone(&reopen), lost: lost.clone() };
+        let (new_file, lost) = (NewFile::default(), metrics.log_lines_lost());
+        let (path, file) = (path.to_owned(), append(path)?);
+        let writer = Writer { path: path.clone(), file, format, new_file: Arc::clone(&new_file), lost: lost.clone() };
         thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             writer.write_all(&received);
             drop(ended);
         })?;
-        Ok(Self(Arc::new(Writing { lines: Some(lines), reopen, lost, done: Mutex::new(done) })))
+        Ok(Self(Arc::new(Writing { path, lines: Some(lines), new_file, lost, done: Mutex::new(done) })))
     }
 
-    /// Opens the file again, because it may have been renamed. Lines that are not written yet go to the new file.
-    pub fn reopen(&self) {
-        self.0.reopen.store(true, Ordering::Relaxed);
-        // Wakes the thread to open the file now, because the next line may come late. Until then, the old file would
-        // exist for this process alone. If the queue is full, the thread is awake already.
+    /// Opens the file again, because it may have been renamed. Lines that are not written yet go to the new file. Blocks
+    /// until the file is open.
+    pub fn reopen(&self) -> Result<(), ReopenError> {
+        let file = append(&self.0.path).map_err(|cause| ReopenError { path: self.0.path.clone(), cause })?;
+        *lock(&self.0.new_file) = Some(file);
+        // Wakes the thread to close the old file now, because the next line may come late. Until then, the old file
+        // would exist for this process alone. If the queue is full, the thread is awake already.
         if let Some(lines) = &self.0.lines {
             let _ = lines.try_send(None);
         }
+        Ok(())
     }
 
     /// The record of a request that has just arrived.
@@ -179,7 +194,7 @@ struct Writer {
     path: PathBuf,
     file: File,
     format: LogFormat,
-    reopen: Arc<AtomicBool>,
+    new_file: NewFile,
     lost: Counter,
 }
 
@@ -205,15 +220,15 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
-        if self.reopen.swap(false, Ordering::Relaxed) {
-            match append(&self.path) {
-                Ok(file) => self.file = file,
-                // The old file is still open, and lines go there.
-                Err(error) => tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log"),
-            }
+        if let Some(file) = lock(&self.new_file).take() {
+            self.file = file;
         }
         self.file.write_all(batch)
     }
+}
+
+fn lock(new_file: &NewFile) -> MutexGuard<'_, Option<File>> {
+    new_file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn append(path: &Path) -> io::Result<File> {

@@ -201,18 +201,36 @@ async fn a_log_that_was_renamed_is_opened_anew() {
     fs::rename(&logged.path, &old).unwrap();
     drop(read(logged.proxy.respond(get(), &client()).await).await);
     lines::<2>(&old).await;
-    logged.proxy.reopen_log();
-    // The file is opened at once, not with the next line.
-    let begin = Instant::now();
-    while !logged.path.exists() {
-        assert!(begin.elapsed() < LONG, "the log is not opened again");
-        tokio::task::yield_now().await;
-    }
+    logged.proxy.reopen_log().unwrap();
+    assert!(logged.path.exists(), "the file is opened at once, not with the next line");
     drop(read(logged.proxy.respond(get(), &client()).await).await);
     let Logged { proxy, path, _dir } = logged;
     drop(proxy);
     assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 1, "the end of a log waits for its last line");
     lines::<2>(&old).await;
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
+    let origin = ScriptedOrigin::start([ok("1"), ok("2"), ok("3")]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (logs, old) = (dir.path().join("logs"), dir.path().join("old"));
+    fs::create_dir(&logs).unwrap();
+    let metrics = Metrics::register(&mut Registry::default());
+    let log = AccessLog::open(&logs.join("access.log"), LogFormat::Json, &metrics).unwrap();
+    let config = Config { access_log: Some(log), ..Config::one_pool(PoolConfig::plain("pool", [origin.address])) };
+    let proxy = Proxy::new(config, metrics).unwrap();
+    fs::rename(&logs, &old).unwrap();
+    let error = proxy.reopen_log().unwrap_err().to_string();
+    let path = logs.join("access.log");
+    let expected = format!("cannot reopen the access log {}: No such file or directory (os error 2)", path.display());
+    assert_eq!(error, expected);
+    drop(read(proxy.respond(get(), &client()).await).await);
+    lines::<1>(&old.join("access.log")).await;
+    fs::create_dir(&logs).unwrap();
+    proxy.reopen_log().unwrap();
+    drop(read(proxy.respond(get(), &client()).await).await);
+    lines::<1>(&path).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
+use watari_agent::Site;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Join, Mesh};
 use watari_values::NodeName;
@@ -121,7 +122,7 @@ impl Reloader {
         self.level.set(&new.config.log);
         if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
             // Operators also use reloads to rotate logs, without any other change.
-            agent.settings.site.reopen_logs();
+            reopen_logs(Some(agent.settings.site.clone())).await;
             running.reload(agent.settings.clone());
         }
         if let (Some(running), Some(dispatcher)) = (&self.running.dispatcher, &new.config.dispatcher) {
@@ -141,10 +142,7 @@ impl Reloader {
     /// Opens log files again, because they may have been renamed. Later lines go to the file with the configured name.
     pub(super) async fn reopen_logs(&self) {
         let state = self.state.lock().await;
-        if let Some(agent) = &state.agent {
-            agent.settings.site.reopen_logs();
-        }
-        tracing::info!("log files are opened again");
+        reopen_logs(state.agent.as_ref().map(|agent| agent.settings.site.clone())).await;
     }
 
     /// Listens for clients at the addresses of `config`, and nowhere else. If any of them fails, nothing changes.
@@ -240,6 +238,16 @@ impl Reloader {
         if let Err(error) = spawn_blocking(look).await {
             tracing::warn!(%error, "cannot look at the dates of certificates");
         }
+    }
+}
+
+/// Opens the log files of `site` again, and logs the result.
+async fn reopen_logs(site: Option<Arc<Site>>) {
+    let opened = spawn_blocking(move || site.map_or(Ok(()), |site| site.reopen_logs())).await;
+    let opened = opened.map_err(|error| error.to_string());
+    match opened.and_then(|opened| opened.map_err(|error| error.to_string())) {
+        Ok(()) => tracing::info!("log files are opened again"),
+        Err(error) => tracing::error!(error, "log files are not opened again, and lines go to the previous ones"),
     }
 }
 

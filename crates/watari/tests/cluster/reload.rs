@@ -143,6 +143,29 @@ fn rotating_the_access_log_loses_no_line() {
 }
 
 #[test]
+fn a_log_that_cannot_be_opened_again_is_not_said_to_be() {
+    let cluster = Cluster::start(&Plan::default());
+    let agent = cluster.node("a1");
+    let logs = cluster.dir().join("logs");
+    fs::create_dir(&logs).unwrap();
+    agent.reconfigure(|text| {
+        text.replace("[agent.proxy]", "[agent.proxy]\naccess_log = { file = \"logs/access.log\", format = \"json\" }")
+    });
+    // A reload opens the log again, too.
+    let opened = || agent.log().matches("log files are opened again").count();
+    let before = opened();
+    fs::rename(&logs, cluster.dir().join("old")).unwrap();
+    agent.reopen_logs();
+    let failure = format!("cannot reopen the access log {}", logs.join("access.log").display());
+    until("the log is not opened again", || agent.log().contains(&failure));
+    assert_eq!(opened(), before, "{}", agent.log());
+    fs::create_dir(&logs).unwrap();
+    agent.reopen_logs();
+    until("the log is opened again", || opened() > before);
+    assert!(logs.join("access.log").exists());
+}
+
+#[test]
 fn signals_without_a_meaning_end_no_node() {
     let cluster = Cluster::start(&Plan::default());
     let mut client = connect(&cluster, "a1");
