@@ -39,9 +39,14 @@ fn is_hop_by_hop(name: &str) -> bool {
 pub(crate) enum BadLength {
     /// Fields or list elements differ.
     Differ,
-    /// Not a decimal number, or above 2^64 - 1.
+    /// Not a decimal number, or above [`LENGTH_MAX`].
     Invalid,
 }
+
+/// The longest content that the HTTP/1.1 library can count, in bytes: it uses the two numbers above for lengths that are
+/// not known. A longer one is refused wherever it is sent, so that HEAD and HTTP/2 get the same answer as GET over
+/// HTTP/1.1.
+pub(crate) const LENGTH_MAX: u64 = u64::MAX - 2;
 
 /// Checks `Content-Length`. Reduces several fields or elements of the same value to one field (RFC 9110, section 8.6).
 ///
@@ -64,8 +69,9 @@ pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
 
 /// `1*DIGIT`. `parse` alone would accept a sign.
 fn is_length(value: &[u8]) -> bool {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok();
-    std::str::from_utf8(value).is_ok_and(is_number)
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = std::str::from_utf8(value).ok().filter(|text| is_number(text)).and_then(|text| text.parse().ok());
+    length.is_some_and(|length: u64| length <= LENGTH_MAX)
 }
 
 /// Cleans the trailers, if this frame has them.
@@ -178,7 +184,7 @@ mod tests {
             (&[][..], Ok(None)),
             (&["3"], Ok(Some("3"))),
             (&["003"], Ok(Some("003"))),
-            (&["18446744073709551615"], Ok(Some("18446744073709551615"))),
+            (&["18446744073709551613"], Ok(Some("18446744073709551613"))),
             (&["3", "3"], Ok(Some("3"))),
             (&["3, 3", "3"], Ok(Some("3"))),
             (&["3", "4"], Err(BadLength::Differ)),
@@ -192,6 +198,8 @@ mod tests {
             (&["abc"], Err(BadLength::Invalid)),
             (&["0x5"], Err(BadLength::Invalid)),
             (&["5.0"], Err(BadLength::Invalid)),
+            (&["18446744073709551614"], Err(BadLength::Invalid)),
+            (&["18446744073709551615"], Err(BadLength::Invalid)),
             (&["18446744073709551616"], Err(BadLength::Invalid)),
             (&["12345678901234567890123"], Err(BadLength::Invalid)),
         ] {
