@@ -739,6 +739,25 @@ etc/node.toml:22: expected a string in quotes, found 10 (dispatcher.limits.idle_
     assert_eq!(shown, expected);
 }
 
+/// A key that is not near any other gets the list of all keys, and hides no other mistake.
+#[test]
+fn only_near_keys_are_suggested() {
+    let key = |table: &str, line: &str| parse(&[NODE, PEER, DISPATCHER, AGENT, table, line]).unwrap_err();
+    let pool = "[[agent.proxy.pool]]\norigins = [\"http://127.0.0.1:80\"]\n";
+    for (table, line) in [(pool, "rate = 5\n"), (pool, "rate = \"10/s\"\n"), ("[agent.proxy]\n", "rate = 5\n")] {
+        let refused = key(table, line);
+        assert!(
+            refused.contains("has no key \"rate\": expected one of ") && !refused.contains("did you mean"),
+            "{refused}"
+        );
+        assert_eq!(refused.contains("lacks the key \"name\""), table == pool, "{refused}");
+    }
+    let rate = key(PROXY, "[agent.proxy.limits]\nrate = 5\n");
+    let expected =
+        "etc/node.toml:16: expected a table with the keys requests, per and burst, found 5 (agent.proxy.limits.rate)";
+    assert_eq!(rate, expected);
+}
+
 #[test]
 fn what_cannot_be_is_all_shown_too() {
     let keys = "discover = true\nthreads = 1000\nlisten_proxy = [\"127.0.0.1:9\"]\n";
