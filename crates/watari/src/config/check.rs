@@ -4,11 +4,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use super::file::At;
+use ipnet::IpNet;
+
+use super::file::{At, ConfigError, ConfigFile};
 use super::raw::line_of;
 use super::spanned::Spanned;
-use super::value::{Address, FilePath};
+use super::value::{Address, FilePath, Network};
+
+/// A value. `None`: it is wrong, and its mistakes are noted.
+pub(super) type Checked<T> = Option<T>;
 
 /// A certificate chain and its key.
 pub(super) type IdentityFiles = (At<PathBuf>, At<PathBuf>);
@@ -18,60 +24,71 @@ pub(super) type Wrong = (usize, String);
 
 /// Checks one file.
 ///
-/// A method that returns an error has already noted all its other mistakes: see [`Check::note`] and [`Check::each`].
+/// A method that returns `None` has noted at least one mistake. Callers go on to check what does not depend on the
+/// missing value, so that all mistakes are noted.
 pub(super) struct Check<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
     mistakes: RefCell<Vec<Wrong>>,
+    file_checks: RefCell<Vec<FileCheck>>,
 }
+
+/// A check of files that the configuration names. It runs if the configuration has mistakes elsewhere, so that those of
+/// its files are shown, too. [`Config::load`](super::Config::load) makes the same checks of a valid configuration.
+pub(super) type FileCheck = Box<dyn FnOnce(&ConfigFile) -> Result<(), ConfigError>>;
 
 impl<'a> Check<'a> {
     pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self { file, text, mistakes: RefCell::default() }
+        Self { file, text, mistakes: RefCell::default(), file_checks: RefCell::default() }
     }
 
-    /// `value`, or all mistakes that were noted, sorted by line.
-    pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<Wrong>> {
-        let mut mistakes = self.mistakes.into_inner();
-        mistakes.sort();
-        mistakes.dedup();
-        value.filter(|_| mistakes.is_empty()).ok_or(mistakes)
+    /// All mistakes that were noted, and the checks of the files that values without mistakes name.
+    pub(super) fn finish(self) -> (Vec<Wrong>, Vec<FileCheck>) {
+        (self.mistakes.into_inner(), self.file_checks.into_inner())
     }
 
-    /// Notes a mistake, so that the check can continue and find others.
-    pub(super) fn note<T>(&self, result: Result<T, Wrong>) -> Option<T> {
-        result.map_err(|wrong| self.mistakes.borrow_mut().push(wrong)).ok()
+    /// Registers a check of files.
+    pub(super) fn later(&self, check: impl FnOnce(&ConfigFile) -> Result<(), ConfigError> + 'static) {
+        self.file_checks.borrow_mut().push(Box::new(check));
     }
 
-    /// Collects all values, or returns the last error and notes the others.
-    pub(super) fn each<T>(&self, results: impl IntoIterator<Item = Result<T, Wrong>>) -> Result<Vec<T>, Wrong> {
-        let (mut values, mut wrong) = (Vec::new(), None);
-        for result in results {
-            match result {
-                Ok(value) => values.push(value),
-                Err(error) => {
-                    if let Some(earlier) = wrong.replace(error) {
-                        self.note(Err::<T, _>(earlier));
-                    }
-                }
-            }
-        }
-        wrong.map_or(Ok(values), Err)
+    /// Whether the value is in the text. `false`: it stands for a missing one, to find other mistakes (`form`).
+    pub(super) fn is_real<T>(&self, value: &Spanned<T>) -> bool {
+        value.span().start <= self.text.len()
     }
 
-    /// The last mistake that was noted, or a general one if there is none.
-    pub(super) fn noted(&self) -> Wrong {
-        let noted = self.mistakes.borrow_mut().pop();
-        noted.unwrap_or_else(|| (1, "the configuration cannot be used".to_owned()))
+    /// Notes a mistake on a line.
+    pub(super) fn note<T>(&self, line: usize, sentence: impl Into<String>) -> Option<T> {
+        self.mistakes.borrow_mut().push((line, sentence.into()));
+        None
     }
 
-    pub(super) fn addresses(&self, raw: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Wrong> {
-        self.each(raw.iter().map(|address| Ok(self.element::<Address>(address)?.0)))
+    /// Notes a mistake at a value.
+    pub(super) fn wrong<T, V>(&self, what: &Spanned<V>, sentence: impl Into<String>) -> Option<T> {
+        self.note(self.line(what), sentence)
+    }
+
+    pub(super) fn addresses(&self, raw: &[Spanned<String>]) -> Option<Vec<SocketAddr>> {
+        each(raw.iter().map(|address| Some(self.element::<Address>(address)?.0)))
+    }
+
+    pub(super) fn networks(&self, raw: &[Spanned<String>]) -> Option<Vec<IpNet>> {
+        each(raw.iter().map(|network| Some(self.element::<Network>(network)?.0)))
     }
 
     /// Parses an element of an array.
-    pub(super) fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Result<T, Wrong> {
-        T::try_from(text.get_ref().clone()).map_err(|sentence| (self.line(text), sentence))
+    pub(super) fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Option<T> {
+        T::try_from(text.get_ref().clone()).map_or_else(|sentence| self.wrong(text, sentence), Some)
+    }
+
+    /// Parses a value. The message of a mistake repeats its text.
+    pub(super) fn parsed<T>(&self, text: &Spanned<String>) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: std::fmt::Display,
+    {
+        let parsed = text.get_ref().parse();
+        parsed.map_or_else(|error| self.wrong(text, format!("\"{}\": {error}", text.get_ref())), Some)
     }
 
     /// Refuses a value that occurred before.
@@ -80,29 +97,28 @@ impl<'a> Check<'a> {
         seen: &mut BTreeMap<T, usize>,
         value: &Spanned<T>,
         what: &str,
-    ) -> Result<(), Wrong> {
-        match seen.insert(value.get_ref().clone(), self.line(value)) {
-            Some(line) => {
-                self.wrong(value, format!("{what} {} is listed twice, first on line {line}", value.get_ref()))
-            }
-            None => Ok(()),
-        }
+    ) -> Option<()> {
+        self.first(seen, value.get_ref(), value, what)
     }
 
-    pub(super) fn once_at(
+    pub(super) fn once_at(&self, seen: &mut BTreeMap<SocketAddr, usize>, address: &Spanned<Address>) -> Option<()> {
+        self.first(seen, &address.get_ref().0, address, "the address")
+    }
+
+    fn first<T: Ord + Clone + std::fmt::Display, V>(
         &self,
-        seen: &mut BTreeMap<SocketAddr, usize>,
-        address: &Spanned<Address>,
-    ) -> Result<(), Wrong> {
-        match seen.insert(address.get_ref().0, self.line(address)) {
-            Some(line) => self
-                .wrong(address, format!("the address {} is listed twice, first on line {line}", address.get_ref().0)),
-            None => Ok(()),
+        seen: &mut BTreeMap<T, usize>,
+        value: &T,
+        place: &Spanned<V>,
+        what: &str,
+    ) -> Option<()> {
+        if !self.is_real(place) {
+            return Some(());
         }
-    }
-
-    pub(super) fn wrong<T, V>(&self, what: &Spanned<V>, sentence: impl Into<String>) -> Result<T, Wrong> {
-        Err((self.line(what), sentence.into()))
+        match seen.insert(value.clone(), self.line(place)) {
+            Some(line) => self.wrong(place, format!("{what} {value} is listed twice, first on line {line}")),
+            None => Some(()),
+        }
     }
 
     pub(super) fn line<T>(&self, value: &Spanned<T>) -> usize {
@@ -118,10 +134,10 @@ impl<'a> Check<'a> {
         &self,
         certificate: Option<&Spanned<FilePath>>,
         key: Option<&Spanned<FilePath>>,
-    ) -> Result<Option<IdentityFiles>, Wrong> {
+    ) -> Checked<Option<IdentityFiles>> {
         match (certificate, key) {
-            (Some(certificate), Some(key)) => Ok(Some((self.path(certificate), self.path(key)))),
-            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Some(Some((self.path(certificate), self.path(key)))),
+            (None, None) => Some(None),
             (Some(alone), None) | (None, Some(alone)) => self.wrong(alone, "set both the certificate and its key"),
         }
     }
@@ -132,5 +148,19 @@ impl<'a> Check<'a> {
 
     pub(super) fn resolve(&self, path: &Path) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+/// All values, if none is missing. Takes each from the iterator, so that each is checked.
+pub(super) fn each<T>(values: impl IntoIterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let values: Vec<_> = values.into_iter().collect();
+    values.into_iter().collect()
+}
+
+/// Checks an optional value.
+pub(super) fn optional<T, V>(raw: Option<&T>, check: impl FnOnce(&T) -> Option<V>) -> Checked<Option<V>> {
+    match raw {
+        Some(raw) => check(raw).map(Some),
+        None => Some(None),
     }
 }

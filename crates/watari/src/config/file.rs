@@ -55,7 +55,7 @@ fn lines(file: &Path, mistakes: &[(usize, String)]) -> Vec<String> {
 
 impl ConfigError {
     /// Both errors together, sorted by line. An error without a line stays alone.
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Wrong { file, mut mistakes }, Self::Wrong { mistakes: others, .. }) => {
                 mistakes.extend(others);
@@ -68,7 +68,7 @@ impl ConfigError {
     }
 
     /// Both values, or all mistakes.
-    pub(super) fn both<A, B>(a: Result<A, Self>, b: Result<B, Self>) -> Result<(A, B), Self> {
+    pub(crate) fn both<A, B>(a: Result<A, Self>, b: Result<B, Self>) -> Result<(A, B), Self> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
             (Err(a), Err(b)) => Err(a.and(b)),

@@ -3,6 +3,9 @@
 //! serde stops at the first mistake. So [`read`] parses the document repeatedly. In each round it removes the wrong
 //! value, or inserts a placeholder for a missing key, until the document has no mistakes. It does not report mistakes
 //! in placeholders, nor keys that are missing only because it removed them.
+//!
+//! The values of the mended document are checked, too. [`Mended`] has the parts in which they may be wrong only because
+//! of the changes.
 
 use std::ops::Range;
 
@@ -11,35 +14,41 @@ use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, Error};
 
 use super::check::Wrong;
+use super::mended::Mended;
 use super::raw::{RawConfig, line_of};
 use super::words::{self, Problem};
 
-/// Reads `text`. An error is a list of at least one mistake, sorted by line.
-pub(super) fn read(text: &str) -> Result<RawConfig, Vec<Wrong>> {
+/// The form of a file.
+pub(super) struct Form {
+    /// The file without its wrong values, and with placeholders for missing ones. `None`: no change made it readable.
+    pub(super) raw: Option<RawConfig>,
+    pub(super) mistakes: Vec<Wrong>,
+    pub(super) mended: Mended,
+}
+
+/// Reads `text`.
+pub(super) fn read(text: &str) -> Form {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        return Err(sorted(errors.iter().map(|error| syntax(text, error)).collect()));
+        let mistakes = errors.iter().map(|error| syntax(text, error)).collect();
+        return Form { raw: None, mistakes, mended: Mended::default() };
     }
-    let mut form = Form { text, root: Node::new(root), mistakes: Vec::new(), removed: Vec::new() };
+    let root = Node::new(root);
+    let mended = Mended::of(text, &root);
+    let mut document = Document { text, root, mistakes: Vec::new(), removed: Vec::new(), mended };
     // Each round removes a value, or adds a placeholder that is not checked again.
     for _ in 0..ROUNDS_MAX {
-        match form.attempt() {
-            Ok(raw) if form.mistakes.is_empty() => return Ok(raw),
-            Err(error) if form.mend(&error) => {}
-            Ok(_) | Err(_) => break,
+        match document.attempt() {
+            Ok(raw) => return Form { raw: Some(raw), mistakes: document.mistakes, mended: document.mended },
+            Err(error) if document.mend(&error) => {}
+            Err(_) => break,
         }
     }
-    Err(sorted(form.mistakes))
+    Form { raw: None, mistakes: document.mistakes, mended: document.mended }
 }
 
 /// The bound of the loop. More mistakes are not reported at once.
 const ROUNDS_MAX: usize = 500;
-
-fn sorted(mut mistakes: Vec<Wrong>) -> Vec<Wrong> {
-    mistakes.sort();
-    mistakes.dedup();
-    mistakes
-}
 
 fn syntax(text: &str, error: &Error) -> Wrong {
     let at = error.span().map_or(0, |span| span.start);
@@ -47,28 +56,29 @@ fn syntax(text: &str, error: &Error) -> Wrong {
 }
 
 /// A document, and the mistakes found in it so far.
-struct Form<'a> {
+struct Document<'a> {
     text: &'a str,
     root: Node<'a>,
     mistakes: Vec<Wrong>,
+    mended: Mended,
     /// Removed keys, with the spans of their tables.
     removed: Vec<(Range<usize>, String)>,
 }
 
 /// The document. Its root is a value like any other.
 #[derive(Clone)]
-struct Node<'a>(Spanned<DeValue<'a>>);
+pub(super) struct Node<'a>(Spanned<DeValue<'a>>);
 
 /// The path from the root to a value.
-type Path = Vec<PathStep>;
+pub(super) type Path = Vec<PathStep>;
 
 #[derive(Clone, PartialEq, Eq)]
-enum PathStep {
+pub(super) enum PathStep {
     Key(String),
     Element(usize),
 }
 
-impl<'a> Form<'a> {
+impl<'a> Document<'a> {
     fn attempt(&self) -> Result<RawConfig, Error> {
         attempt(&self.root)
     }
@@ -93,9 +103,10 @@ impl<'a> Form<'a> {
             return self.give_up(span, words::unknown_key("", key, known));
         };
         self.note(span, words::unknown_key(&shown(&table), key, known));
-        if let (Some(near), Some(table)) = (words::nearest(key, known), self.root.get(&table)) {
+        if let (Some(near), Some(value)) = (words::nearest(key, known), self.root.get(&table)) {
             // The key is present under a misspelled name.
-            self.removed.push((table.span(), near.to_owned()));
+            self.removed.push((value.span(), near.to_owned()));
+            self.mended.add(&below(&table, near));
         }
         self.remove(&table, key)
     }
@@ -111,6 +122,7 @@ impl<'a> Form<'a> {
         });
         let was_removed = self.removed.iter().any(|(table, name)| table == span && name == key);
         let table = filled.as_ref().map(|(table, _)| table).or(tables.first());
+        self.mended.add(&below(table.unwrap_or(&Path::new()), key));
         if !was_removed && !self.is_placeholder(span) {
             let table = table.map(shown).unwrap_or_default();
             self.note(span, words::missing_key(&table, key));
@@ -128,6 +140,7 @@ impl<'a> Form<'a> {
             return self.give_up(span, words::value(problem, &[]));
         };
         let place = self.narrowed(error, place);
+        self.mended.add(&place);
         let span = self.root.get(&place).map_or_else(|| span.clone(), Spanned::span);
         if !self.is_placeholder(&span) {
             let sentence = words::value(problem, &self.wanted(&place));
@@ -208,6 +221,10 @@ impl<'a> Form<'a> {
     }
 }
 
+fn below(table: &Path, key: &str) -> Path {
+    table.iter().cloned().chain([PathStep::Key(key.to_owned())]).collect()
+}
+
 /// Not a key of any table, nor a word of any choice.
 const PROBE: &str = "\u{1}";
 
@@ -261,6 +278,15 @@ impl<'a> Node<'a> {
     fn new(root: Spanned<DeTable<'a>>) -> Self {
         let span = root.span();
         Self(Spanned::new(span, DeValue::Table(root.into_inner())))
+    }
+
+    /// The line on which each value begins, with its path. A value comes before those in it.
+    pub(super) fn lines(&self, text: &str) -> Vec<(usize, Path)> {
+        let mut lines = Vec::new();
+        walk(&self.0, &mut Vec::new(), &mut |value, path| {
+            lines.push((line_of(text, value.span().start), path.clone()));
+        });
+        lines
     }
 
     fn get(&self, path: &Path) -> Option<&Spanned<DeValue<'a>>> {

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use watari_agent::{RedisServer, Settings};
+use watari_agent::{RedisServer, Settings, Sharing};
 use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
-use watari_values::Role;
+use watari_values::{NodeName, Role};
 
-use super::file::{At, ConfigError, named};
+use super::file::{At, ConfigError, ConfigFile, named};
 use super::model::{Agent, CertificateFiles, ClientCertificates, Config, Site, Tls, TlsParameters};
+use super::outline::Outline;
 use super::proxy::Proxy;
 use super::stamps::Stamps;
+use super::tables::roles;
 
 /// The content of a configuration's files, ready for use.
 pub(crate) struct Loaded {
@@ -93,16 +95,8 @@ impl Config {
     /// Reads every file that the configuration names, and checks that it is usable. The site counts its requests in
     /// `metrics`.
     pub(crate) fn load(&self, metrics: &SiteMetrics) -> Result<Loaded, ConfigError> {
-        let roles = self.roles();
-        let identity = self.identity().and_then(|identity| {
-            let Some(role) = roles.difference(identity.roles()).next() else { return Ok(identity) };
-            let name = &self.node.name;
-            let sentence = format!(
-                "the certificate of {} does not allow the role {role}: issue another (watari pki issue {0} --role {role})",
-                name.value
-            );
-            Err(self.file.wrong(name.line, &sentence))
-        });
+        let roles = roles(self.dispatcher.is_some(), self.agent.is_some());
+        let identity = identity(&self.file, &self.node.name, &self.node.pki, &roles);
         let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose();
         let (identity, agent) = ConfigError::both(identity, agent)?;
         Ok(Loaded { identity, roles, agent })
@@ -118,17 +112,17 @@ impl Config {
     ) -> Result<Option<LoadedAgent>, ConfigError> {
         let (Some(agent), Some(before), Some(old_agent)) = (&self.agent, before, &old.agent) else { return Ok(None) };
         let stamps = self.stamps();
-        let tls = self.tls(agent)?;
         let site = match (&agent.site, &old_agent.site) {
             (Site::Proxy(_), Site::Proxy(_)) if !self.outline.differs(&old.outline, "agent.proxy") => {
-                before.settings.site.clone()
+                Ok(before.settings.site.clone())
             }
             (Site::Proxy(proxy), Site::Proxy(_)) => match &*before.settings.site {
-                watari_agent::Site::Proxy(running) => self.next_proxy(proxy, old, running)?,
-                watari_agent::Site::Files(_) => self.site(&agent.site, metrics)?,
+                watari_agent::Site::Proxy(running) => self.next_proxy(proxy, old, running),
+                watari_agent::Site::Files(_) => self.site(&agent.site, metrics),
             },
-            (site, _) => self.site(site, metrics)?,
+            (site, _) => self.site(site, metrics),
         };
+        let (tls, site) = ConfigError::both(self.tls(agent), site)?;
         Ok(Some(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps }))
     }
 
@@ -167,34 +161,23 @@ impl Config {
     }
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
-        // Read here to report a mistake before the agent starts. The agent reads the files again.
-        let redis = agent.sharing.redis.as_ref().map(RedisServer::settings).transpose();
-        let redis =
-            redis.map_err(|error| self.file.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
+        let sessions = session_files(&self.file, &self.outline, &agent.sharing);
         let stamps = self.stamps();
         let tls_and_site = ConfigError::both(self.tls(agent), self.site(&agent.site, metrics));
-        let ((tls, site), _) = ConfigError::both(tls_and_site, redis)?;
+        let ((tls, site), ()) = ConfigError::both(tls_and_site, sessions)?;
         Ok(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps })
-    }
-
-    fn identity(&self) -> Result<Identity, ConfigError> {
-        let pki = &self.node.pki;
-        Identity::load(&pki.value, &self.node.name.value).map_err(|error| self.file.wrong(pki.line, &error))
-    }
-
-    fn roles(&self) -> BTreeSet<Role> {
-        let dispatcher = self.dispatcher.iter().map(|_| Role::Dispatcher);
-        dispatcher.chain(self.agent.iter().map(|_| Role::Agent)).collect()
     }
 
     fn tls(&self, agent: &Agent) -> Result<Option<watari_agent::Tls>, ConfigError> {
         let Some(tls) = &agent.tls else { return Ok(None) };
-        let certificates = self.certificates(tls)?;
+        let parameters = tls.listeners.iter().map(|(_, parameters)| parameters).chain([&tls.parameters]);
+        let roots = ConfigError::all(parameters.map(|parameters| client_certificates(&self.file, &parameters.clients)));
+        let (certificates, _) = ConfigError::both(self.certificates(tls), roots)?;
         let listeners = tls.listeners.iter().map(|(listener, parameters)| {
             Ok((*listener, self.server_config(tls, parameters, listener.to_string(), certificates.clone())?))
         });
-        let listeners = listeners.collect::<Result<_, ConfigError>>()?;
-        let default = self.server_config(tls, &tls.parameters, String::new(), certificates)?;
+        let default = self.server_config(tls, &tls.parameters, String::new(), certificates.clone());
+        let (listeners, default) = ConfigError::both(ConfigError::all(listeners), default)?;
         Ok(Some(watari_agent::Tls { default, listeners }))
     }
 
@@ -209,7 +192,7 @@ impl Config {
         let options = ServerOptions {
             policy: parameters.policy.clone(),
             alpn: parameters.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
-            client_certificates: self.client_certificates(&parameters.clients)?,
+            client_certificates: client_certificates(&self.file, &parameters.clients)?,
             scope,
             ..certificates
         };
@@ -230,61 +213,21 @@ impl Config {
     /// Options with the certificates of `tls` alone.
     fn certificates(&self, tls: &Tls) -> Result<ServerOptions, ConfigError> {
         let mut options = ServerOptions::default();
-        let certificates = ConfigError::all(tls.certificates.iter().map(|files| self.certificate(files)))?;
+        let certificates = ConfigError::all(tls.certificates.iter().map(|files| named_certificate(&self.file, files)))?;
         for (files, certificate) in tls.certificates.iter().zip(certificates) {
             if files.default {
                 options.default_certificates.push(certificate.clone());
             }
             if !certificate.names().is_empty() {
                 options.certificates.push(certificate);
-            } else if !files.default {
-                let sentence = format!(
-                    "{} has no DNS name: set default = true, or use another certificate",
-                    files.chain.value.display()
-                );
-                return Err(self.file.wrong(files.chain.line, &sentence));
             }
         }
         Ok(options)
     }
 
-    fn certificate(&self, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
-        use watari_handshake::CertificateError::{EncryptedKey, KeyMismatch, NoKey, UnsupportedKey};
-        let chain = self.file.read_file(&files.chain)?;
-        let key = self.file.read_key(&files.key)?;
-        Certificate::from_pem(&chain, &key).map_err(|error| {
-            let blamed = match error {
-                EncryptedKey | KeyMismatch | NoKey | UnsupportedKey => &files.key,
-                _ => &files.chain,
-            };
-            self.file.wrong(blamed.line, &named(&blamed.value, &error))
-        })
-    }
-
-    fn client_certificates(
-        &self,
-        clients: &ClientCertificates,
-    ) -> Result<watari_handshake::ClientCertificates, ConfigError> {
-        use watari_handshake::ClientCertificates::{NotAsked, Optional, Required};
-        match clients {
-            ClientCertificates::None => Ok(NotAsked),
-            ClientCertificates::Optional(roots) => self.client_roots(roots).map(Optional),
-            ClientCertificates::Required(roots) => self.client_roots(roots).map(Required),
-        }
-    }
-
-    fn client_roots(&self, file: &At<PathBuf>) -> Result<ClientRoots, ConfigError> {
-        let roots = ClientRoots::from_pem(&self.file.read_file(file)?);
-        roots.map_err(|error| self.file.wrong(file.line, &named(&file.value, &error)))
-    }
-
     fn site(&self, site: &Site, metrics: &SiteMetrics) -> Result<Arc<watari_agent::Site>, ConfigError> {
         Ok(Arc::new(match site {
-            Site::Files(root) => {
-                let files = Files::open(&root.value, metrics.files.clone());
-                let files = files.map_err(|error| self.file.wrong(root.line, &named(&root.value, &error)))?;
-                watari_agent::Site::Files(files)
-            }
+            Site::Files(root) => watari_agent::Site::Files(files(&self.file, root, metrics.files.clone())?),
             Site::Proxy(proxy) => {
                 watari_agent::Site::Proxy(Box::new(proxy.load(&self.file, self.proxy_line(), &metrics.proxy)?))
             }
@@ -308,4 +251,76 @@ impl Config {
     fn proxy_line(&self) -> usize {
         self.outline.line_of("agent.proxy").unwrap_or(1)
     }
+}
+
+/// The certificate and key of a node, which has to have `roles`.
+pub(super) fn identity(
+    file: &ConfigFile,
+    name: &At<NodeName>,
+    pki: &At<PathBuf>,
+    roles: &BTreeSet<Role>,
+) -> Result<Identity, ConfigError> {
+    let identity = Identity::load(&pki.value, &name.value).map_err(|error| file.wrong(pki.line, &error))?;
+    let Some(role) = roles.difference(identity.roles()).next() else { return Ok(identity) };
+    let sentence = format!(
+        "the certificate of {} does not allow the role {role}: issue another (watari pki issue {0} --role {role})",
+        name.value
+    );
+    Err(file.wrong(name.line, &sentence))
+}
+
+/// A certificate chain and its key, for the names in it, or as a default.
+pub(super) fn named_certificate(file: &ConfigFile, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
+    let certificate = certificate(file, files)?;
+    if files.default || !certificate.names().is_empty() {
+        return Ok(certificate);
+    }
+    let chain = &files.chain;
+    let sentence = format!("{} has no DNS name: set default = true, or use another certificate", chain.value.display());
+    Err(file.wrong(chain.line, &sentence))
+}
+
+fn certificate(file: &ConfigFile, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
+    use watari_handshake::CertificateError::{EncryptedKey, KeyMismatch, NoKey, UnsupportedKey};
+    let (chain, key) = ConfigError::both(file.read_file(&files.chain), file.read_key(&files.key))?;
+    Certificate::from_pem(&chain, &key).map_err(|error| {
+        let blamed = match error {
+            EncryptedKey | KeyMismatch | NoKey | UnsupportedKey => &files.key,
+            _ => &files.chain,
+        };
+        file.wrong(blamed.line, &named(&blamed.value, &error))
+    })
+}
+
+fn client_certificates(
+    file: &ConfigFile,
+    clients: &ClientCertificates,
+) -> Result<watari_handshake::ClientCertificates, ConfigError> {
+    use watari_handshake::ClientCertificates::{NotAsked, Optional, Required};
+    match clients {
+        ClientCertificates::None => Ok(NotAsked),
+        ClientCertificates::Optional(roots) => client_roots(file, roots).map(Optional),
+        ClientCertificates::Required(roots) => client_roots(file, roots).map(Required),
+    }
+}
+
+/// The authorities of client certificates.
+pub(super) fn client_roots(file: &ConfigFile, roots: &At<PathBuf>) -> Result<ClientRoots, ConfigError> {
+    let loaded = ClientRoots::from_pem(&file.read_file(roots)?);
+    loaded.map_err(|error| file.wrong(roots.line, &named(&roots.value, &error)))
+}
+
+/// The directory of `[agent.files]`.
+pub(super) fn files(
+    file: &ConfigFile,
+    root: &At<PathBuf>,
+    metrics: watari_files::Metrics,
+) -> Result<Files, ConfigError> {
+    Files::open(&root.value, metrics).map_err(|error| file.wrong(root.line, &named(&root.value, &error)))
+}
+
+/// Checks the files of `[agent.sessions]`, to report a mistake before the agent starts. The agent reads them again.
+pub(super) fn session_files(file: &ConfigFile, outline: &Outline, sharing: &Sharing) -> Result<(), ConfigError> {
+    let redis = sharing.redis.as_ref().map(RedisServer::settings).transpose();
+    redis.map(drop).map_err(|error| file.wrong(outline.line_of("agent.sessions.redis").unwrap_or(1), &error))
 }

@@ -7,14 +7,14 @@ use watari_dispatcher::AgentConfig;
 use watari_mesh::{Join, Peer};
 use watari_values::NodeName;
 
-use super::check::{Check, Wrong};
+use super::check::{Check, each};
 use super::model::Node;
 use super::raw::{JoinRule, RawAgentAddress, RawConfig, RawPeer};
 use super::spanned::Spanned;
 
 impl Check<'_> {
     /// The join rule, with the addresses that this node announces to members that find it through another node.
-    pub(super) fn join(&self, raw: &RawConfig) -> Result<Join, Wrong> {
+    pub(super) fn join(&self, raw: &RawConfig) -> Option<Join> {
         let node = raw.node.get_ref();
         match (node.join, &node.advertise) {
             (JoinRule::Certified, advertise) => {
@@ -27,47 +27,47 @@ impl Check<'_> {
                     );
                 }
                 let legs = raw.agent.as_ref().map(|agent| agent.get_ref().legs.get_ref().0);
-                Ok(Join::Certified { mesh, legs: legs.map(|legs| seen_from_outside(legs, mesh)) })
+                Some(Join::Certified { mesh, legs: legs.map(|legs| seen_from_outside(legs, mesh)) })
             }
             (JoinRule::Configured, Some(advertise)) => {
                 self.wrong(advertise, "advertise has no effect unless join is \"certified\"")
             }
-            (JoinRule::Configured, None) => Ok(Join::Configured),
+            (JoinRule::Configured, None) => Some(Join::Configured),
         }
     }
 
-    pub(super) fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Result<Vec<Peer>, Wrong> {
+    pub(super) fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Option<Vec<Peer>> {
         let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        let peers = self.each(raw.into_iter().map(|RawPeer { name, mesh }| {
-            self.once(&mut names, &name, "the peer")?;
-            self.once_at(&mut addresses, &mesh)?;
+        let peers = each(raw.into_iter().map(|RawPeer { name, mesh }| {
+            let is_new = (self.once(&mut names, &name, "the peer"), self.once_at(&mut addresses, &mesh));
+            let (Some(()), Some(())) = is_new else { return None };
             // All nodes may have the same list.
-            Ok((name.get_ref() != node).then(|| Peer { name: name.into_inner(), address: mesh.into_inner().0 }))
+            Some((name.get_ref() != node).then(|| Peer { name: name.into_inner(), address: mesh.into_inner().0 }))
         }))?;
-        Ok(peers.into_iter().flatten().collect())
+        Some(peers.into_iter().flatten().collect())
     }
 
-    /// The agents of a dispatcher. `is_agent`: the node has both roles.
+    /// The agents of a dispatcher. `is_agent`: the node has both roles. `may_come`: whether a node can be a member.
     pub(super) fn agents(
         &self,
         node: &Node,
         is_agent: bool,
-        peers: &[Peer],
+        may_come: impl Fn(&NodeName) -> bool,
         raw: Spanned<Vec<RawAgentAddress>>,
-    ) -> Result<Vec<AgentConfig>, Wrong> {
+    ) -> Option<Vec<AgentConfig>> {
         let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        self.each(raw.into_inner().into_iter().map(|agent| {
-            self.once(&mut names, &agent.name, "the agent")?;
-            self.once_at(&mut addresses, &agent.legs)?;
+        each(raw.into_inner().into_iter().map(|agent| {
+            let is_new = self.once(&mut names, &agent.name, "the agent");
+            let is_at_new = self.once_at(&mut addresses, &agent.legs);
             let (own, name) = (&node.name.value, agent.name.get_ref());
             if name == own && !is_agent {
                 return self.wrong(&agent.name, format!("this node, {name}, is not an agent: it has no [agent]"));
             }
-            let may_come = node.join != Join::Configured || peers.iter().any(|peer| peer.name == *name);
-            if name != own && !may_come {
+            if name != own && !may_come(name) {
                 return self.wrong(&agent.name, format!("the agent {name} is not a peer: add a [[peer]]"));
             }
-            Ok(AgentConfig {
+            let (Some(()), Some(())) = (is_new, is_at_new) else { return None };
+            Some(AgentConfig {
                 name: agent.name.into_inner(),
                 legs: agent.legs.into_inner().0,
                 weight: agent.weight.0,
@@ -76,21 +76,21 @@ impl Check<'_> {
         }))
     }
 
-    /// Whether a dispatcher discovers agents among the members.
+    /// Whether a dispatcher discovers agents among the members. `join` is `None` if the join rule is wrong.
     pub(super) fn discover(
         &self,
-        join: Join,
+        join: Option<Join>,
         discover: Option<Spanned<bool>>,
         agents: &Spanned<Vec<RawAgentAddress>>,
-    ) -> Result<bool, Wrong> {
+    ) -> Option<bool> {
         match discover.filter(|discover| *discover.get_ref()) {
-            Some(discover) if join == Join::Configured => {
+            Some(discover) if join == Some(Join::Configured) => {
                 self.wrong(&discover, "discover needs join = \"certified\" in [node]")
             }
             None if agents.get_ref().is_empty() => {
                 self.wrong(agents, "the dispatcher has no agents: add one, or set discover = true")
             }
-            discover => Ok(discover.is_some()),
+            discover => Some(discover.is_some()),
         }
     }
 }

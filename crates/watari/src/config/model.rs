@@ -131,7 +131,7 @@ pub(crate) struct TlsParameters {
 }
 
 /// `[[agent.certificate]]`
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CertificateFiles {
     pub(crate) chain: At<PathBuf>,
     pub(crate) key: At<PathBuf>,

@@ -19,7 +19,7 @@ use watari_proxy::{
 use self::gate::Gate;
 use self::policies::Policies;
 use self::shape::{Shape, StickyCookie};
-use super::check::{Check, IdentityFiles, Wrong};
+use super::check::{Check, IdentityFiles, each, optional};
 use super::file::{At, ConfigError, ConfigFile, named};
 use super::raw::{RawOriginTls, RawPool, RawProxy, RawRoute};
 use super::spanned::{Spanned, Texts};
@@ -50,7 +50,7 @@ pub(crate) struct Pool {
 }
 
 /// `[agent.proxy.pool.tls]`
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Tls {
     ca: Option<At<PathBuf>>,
     identity: Option<IdentityFiles>,
@@ -61,29 +61,28 @@ struct Tls {
 const ONLY_POOL: &str = "default";
 
 impl Check<'_> {
-    pub(super) fn proxy(&self, raw: Spanned<RawProxy>) -> Result<Proxy, Wrong> {
+    pub(super) fn proxy(&self, raw: Spanned<RawProxy>) -> Option<Proxy> {
         let line = self.line(&raw);
         let raw = raw.into_inner();
-        let pools = match (raw.origins, raw.pool) {
-            (Some(origins), pools) => {
-                if let Some(pool) = pools.first() {
-                    return self.wrong(pool, "set origins either in [agent.proxy] or in its pools, not in both");
-                }
-                vec![self.only_pool(&origins)?]
+        let names = raw.pool.iter().map(|pool| pool.get_ref().name.get_ref().as_str());
+        let only = raw.origins.iter().filter(|_| raw.pool.is_empty()).map(|_| ONLY_POOL);
+        let names: Vec<_> = names.chain(only).collect();
+        let pools = match (&raw.origins, raw.pool.as_slice()) {
+            (Some(_), [pool, ..]) => {
+                self.wrong(pool, "set origins either in [agent.proxy] or in its pools, not in both")
             }
-            (None, pools) if pools.is_empty() => {
-                return Err((line, "the proxy has no origins: set origins, or add an [[agent.proxy.pool]]".to_owned()));
-            }
-            (None, pools) => self.pools(&pools)?,
+            (Some(origins), []) => self.only_pool(origins).map(|pool| vec![pool]),
+            (None, []) => self.note(line, "the proxy has no origins: set origins, or add an [[agent.proxy.pool]]"),
+            (None, pools) => self.pools(pools),
         };
         let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
-        let routes = self.routes(&raw.route, &pools, &mut gate)?;
-        let shape = self.shape(&raw.trusted_proxies, &raw.error_pages, raw.intercept_errors.as_ref(), raw.compress)?;
-        Ok(Proxy { pools, routes, gate, shape })
+        let routes = self.routes(&raw.route, &names, raw.pool.last(), &mut gate);
+        let shape = self.shape(&raw.trusted_proxies, &raw.error_pages, raw.intercept_errors.as_ref(), raw.compress);
+        Some(Proxy { pools: pools?, routes: routes?, gate, shape: shape? })
     }
 
-    fn only_pool(&self, origins: &Texts) -> Result<Pool, Wrong> {
-        Ok(Pool {
+    fn only_pool(&self, origins: &Texts) -> Option<Pool> {
+        Some(Pool {
             line: self.line(origins),
             name: ONLY_POOL.to_owned(),
             origins: self.origins(origins)?,
@@ -97,58 +96,74 @@ impl Check<'_> {
         })
     }
 
-    fn pools(&self, raw: &[Spanned<RawPool>]) -> Result<Vec<Pool>, Wrong> {
+    fn pools(&self, raw: &[Spanned<RawPool>]) -> Option<Vec<Pool>> {
         let mut names = BTreeMap::new();
-        self.each(raw.iter().map(|raw| {
-            self.once(&mut names, &raw.get_ref().name, "the pool")?;
-            self.pool(raw)
+        each(raw.iter().map(|raw| {
+            let is_new = self.once(&mut names, &raw.get_ref().name, "the pool");
+            let pool = self.pool(raw)?;
+            is_new.map(|()| pool)
         }))
     }
 
-    fn pool(&self, raw: &Spanned<RawPool>) -> Result<Pool, Wrong> {
+    fn pool(&self, raw: &Spanned<RawPool>) -> Option<Pool> {
         let line = self.line(raw);
         let raw = raw.get_ref();
-        Ok(Pool {
+        let (origins, tls) = (self.origins(&raw.origins), self.origin_tls(&raw.tls));
+        if let (Some(origins), Some(tls)) = (&origins, &tls)
+            && origins.iter().any(OriginAddress::is_tls)
+        {
+            let tls = tls.clone();
+            self.later(move |file| tls.load(file, line).map(drop));
+        }
+        let (policies, queue) = (self.policies(raw), self.queue(&raw.queue));
+        let sticky = raw.sticky.as_ref().map(|sticky| self.sticky(sticky));
+        Some(Pool {
             line,
             name: raw.name.get_ref().clone(),
-            origins: self.origins(&raw.origins)?,
+            origins: origins?,
             version: raw.http,
             proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
-            tls: self.origin_tls(&raw.tls)?,
+            tls: tls?,
             handover: raw.handover.handover(),
-            policies: self.policies(raw)?,
-            queue: self.queue(&raw.queue)?,
-            sticky: raw.sticky.as_ref().map(|sticky| self.sticky(sticky)),
+            policies: policies?,
+            queue: queue?,
+            sticky,
         })
     }
 
-    fn origins(&self, raw: &Texts) -> Result<Vec<OriginAddress>, Wrong> {
+    fn origins(&self, raw: &Texts) -> Option<Vec<OriginAddress>> {
         if raw.get_ref().is_empty() {
             return self.wrong(raw, "a pool needs at least one origin");
         }
-        self.each(raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)))
+        each(raw.get_ref().iter().map(|origin| Some(self.element::<Origin>(origin)?.0)))
     }
 
-    fn origin_tls(&self, raw: &RawOriginTls) -> Result<Tls, Wrong> {
-        let identity = self.identity(raw.certificate.as_ref(), raw.key.as_ref())?;
-        let server_name = raw.server_name.as_ref().map(|name| {
+    fn origin_tls(&self, raw: &RawOriginTls) -> Option<Tls> {
+        let identity = self.identity(raw.certificate.as_ref(), raw.key.as_ref());
+        let server_name = optional(raw.server_name.as_ref(), |name| {
             let parsed = ServerName::try_from(name.get_ref().clone());
-            parsed.or_else(|_| self.wrong(name, format!("\"{}\" is not a host name", name.get_ref())))
+            parsed.map_or_else(|_| self.wrong(name, format!("\"{}\" is not a host name", name.get_ref())), Some)
         });
         let ca = raw.ca.as_ref().map(|ca| self.path(ca));
-        Ok(Tls { ca, identity, server_name: server_name.transpose()? })
+        Some(Tls { ca, identity: identity?, server_name: server_name? })
     }
 
-    /// Without any route, all requests go to the only pool.
-    fn routes(&self, raw: &[Spanned<RawRoute>], pools: &[Pool], gate: &mut Gate) -> Result<Vec<Route>, Wrong> {
-        match (pools, raw.is_empty()) {
-            (_, false) => {
+    /// `pools` has the names of all pools, also of those with mistakes. Without any route, all requests go to the only
+    /// pool.
+    fn routes(
+        &self,
+        raw: &[Spanned<RawRoute>],
+        pools: &[&str],
+        last: Option<&Spanned<RawPool>>,
+        gate: &mut Gate,
+    ) -> Option<Vec<Route>> {
+        match (pools, last, raw.is_empty()) {
+            (_, _, false) => {
                 let mut seen = BTreeMap::new();
-                self.each(raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)))
+                each(raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)))
             }
-            ([_], true) => Ok(vec![Route::to_pool(None, PathPrefix::all(), 0)]),
-            ([.., last], true) => Err((last.line, "several pools need at least one [[agent.proxy.route]]".into())),
-            ([], true) => Ok(Vec::new()),
+            ([_, _, ..], Some(last), true) => self.wrong(last, "several pools need at least one [[agent.proxy.route]]"),
+            (_, _, true) => Some(vec![Route::to_pool(None, PathPrefix::all(), 0)]),
         }
     }
 
@@ -156,44 +171,40 @@ impl Check<'_> {
     fn new_route(
         &self,
         raw: &Spanned<RawRoute>,
-        pools: &[Pool],
+        pools: &[&str],
         gate: &mut Gate,
         seen: &mut BTreeMap<(Option<String>, String), usize>,
-    ) -> Result<Route, Wrong> {
+    ) -> Option<Route> {
         let route = self.route(raw, pools, gate)?;
         let host = route.host.as_ref().map(ToString::to_string);
         let path = route.path.to_string().trim_end_matches('/').to_owned();
         match seen.insert((host, path), self.line(raw)) {
             Some(line) => self.wrong(raw, format!("the route on line {line} is for the same host and path")),
-            None => Ok(route),
+            None => Some(route),
         }
     }
 
-    fn route(&self, spanned: &Spanned<RawRoute>, pools: &[Pool], gate: &mut Gate) -> Result<Route, Wrong> {
+    fn route(&self, spanned: &Spanned<RawRoute>, pools: &[&str], gate: &mut Gate) -> Option<Route> {
         let raw = spanned.get_ref();
         let to = match (&raw.pool, &raw.refuse, &raw.redirect) {
-            (Some(pool), None, None) => self.to_pool(pool, pools)?,
-            (None, Some(refuse), None) => self.to_nobody(refuse)?,
-            (None, None, Some(redirect)) => Destination::Redirect(self.redirect(redirect)?),
-            _ => return self.wrong(spanned, "a route needs exactly one of pool, refuse and redirect"),
+            (Some(pool), None, None) => self.to_pool(pool, pools),
+            (None, Some(refuse), None) => self.to_nobody(refuse),
+            (None, None, Some(redirect)) => self.redirect(redirect).map(Destination::Redirect),
+            _ => self.wrong(spanned, "a route needs exactly one of pool, refuse and redirect"),
         };
-        let host = raw.host.as_ref().map(|host| {
-            host.get_ref()
-                .parse::<HostPattern>()
-                .map_err(|error| (self.line(host), format!("\"{}\": {error}", host.get_ref())))
-        });
-        let path = raw.path.as_ref().map_or(Ok(PathPrefix::all()), |path| {
-            path.get_ref().parse().map_err(|error| (self.line(path), format!("\"{}\": {error}", path.get_ref())))
-        });
-        let access = self.access(&raw.allow, &raw.deny)?;
-        let auth = raw.auth.as_ref().map(|auth| self.auth(auth, gate)).transpose()?;
-        let rules = self.rules(&raw.request_headers, &raw.response_headers)?;
-        Ok(Route { host: host.transpose()?, path: path?, to, access, auth, rules })
+        let host = optional(raw.host.as_ref(), |host| self.parsed::<HostPattern>(host));
+        let path = raw.path.as_ref().map_or(Some(PathPrefix::all()), |path| self.parsed(path));
+        let access = self.access(&raw.allow, &raw.deny);
+        let auth = optional(raw.auth.as_ref(), |auth| self.auth(auth, gate));
+        let rules = self.rules(&raw.request_headers, &raw.response_headers);
+        Some(Route { host: host?, path: path?, to: to?, access: access?, auth: auth?, rules: rules? })
     }
 
-    fn to_pool(&self, name: &Spanned<String>, pools: &[Pool]) -> Result<Destination, Wrong> {
-        match pools.iter().position(|pool| pool.name == *name.get_ref()) {
-            Some(pool) => Ok(Destination::Pool(pool)),
+    fn to_pool(&self, name: &Spanned<String>, pools: &[&str]) -> Option<Destination> {
+        match pools.iter().position(|pool| pool == name.get_ref()) {
+            Some(pool) => Some(Destination::Pool(pool)),
+            // That is noted as the mistake of the proxy.
+            None if pools.is_empty() => None,
             None => self.wrong(name, format!("there is no pool \"{}\"", name.get_ref())),
         }
     }
@@ -224,15 +235,18 @@ impl Proxy {
     }
 
     fn config(&self, file: &ConfigFile, metrics: &watari_proxy::Metrics) -> Result<watari_proxy::Config, ConfigError> {
-        let pools = self.pools.iter().map(|pool| pool.config(file)).collect::<Result<_, _>>()?;
+        let pools = ConfigError::all(self.pools.iter().map(|pool| pool.config(file)));
+        let log_and_pages = ConfigError::both(self.gate.access_log(file, metrics), self.shape.error_pages(file));
+        let others = ConfigError::both(self.gate.auths(file), log_and_pages);
+        let (pools, (auths, (access_log, error_pages))) = ConfigError::both(pools, others)?;
         Ok(watari_proxy::Config {
             pools,
             routes: self.routes.clone(),
-            auths: self.gate.auths(file)?,
+            auths,
             clients: self.gate.clients.clone(),
-            access_log: self.gate.access_log(file, metrics)?,
+            access_log,
             trusted_proxies: self.shape.trusted_proxies.clone(),
-            error_pages: self.shape.error_pages(file)?,
+            error_pages,
             compression: self.shape.compression.clone(),
         })
     }
@@ -241,9 +255,10 @@ impl Proxy {
 impl Pool {
     fn config(&self, file: &ConfigFile) -> Result<PoolConfig, ConfigError> {
         let asks_for_tls = self.origins.iter().any(OriginAddress::is_tls);
-        let tls = if asks_for_tls { Some(self.origin_tls(file)?) } else { None };
+        let tls = if asks_for_tls { self.tls.load(file, self.line).map(Some) } else { Ok(None) };
+        let sticky = self.sticky.as_ref().map(|sticky| sticky.load(file)).transpose();
+        let (tls, sticky) = ConfigError::both(tls, sticky)?;
         let transport = Transport { version: self.version, tls, proxy_protocol: self.proxy_protocol };
-        let sticky = self.sticky.as_ref().map(|sticky| sticky.load(file)).transpose()?;
         let plain = PoolConfig::plain(&self.name, self.origins.iter().cloned());
         Ok(self.policies.of(PoolConfig {
             transport,
@@ -253,17 +268,21 @@ impl Pool {
             ..plain
         }))
     }
+}
 
-    fn origin_tls(&self, file: &ConfigFile) -> Result<OriginTls, ConfigError> {
-        let Tls { ca, identity, server_name } = &self.tls;
-        let roots = ca.as_ref().map(|ca| file.read_file(ca)).transpose()?;
-        let identity = identity.as_ref().map(|(chain, key)| Ok((file.read_file(chain)?, file.read_key(key)?)));
-        let identity = identity.transpose()?;
+impl Tls {
+    /// The settings, with the content of their files. `line` has the pool.
+    fn load(&self, file: &ConfigFile, line: usize) -> Result<OriginTls, ConfigError> {
+        let Self { ca, identity, server_name } = self;
+        let roots = ca.as_ref().map(|ca| file.read_file(ca)).transpose();
+        let identity =
+            identity.as_ref().map(|(chain, key)| ConfigError::both(file.read_file(chain), file.read_key(key)));
+        let (roots, identity) = ConfigError::both(roots, identity.transpose())?;
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
         let config = watari_client_tls::from_pem(roots.as_ref().map(|roots| roots.as_slice()), identity);
         let config = config.map_err(|error| match ca {
             Some(ca) => file.wrong(ca.line, &named(&ca.value, &error)),
-            None => file.wrong(self.line, &error),
+            None => file.wrong(line, &error),
         })?;
         Ok(OriginTls { config, server_name: server_name.clone() })
     }

@@ -9,7 +9,7 @@ use super::file::ConfigError;
 use super::model::Config;
 
 impl Config {
-    /// Refuses `new` if it changes a setting that a running node cannot change.
+    /// Refuses `new` if it changes settings that a running node cannot change.
     pub(crate) fn refuse_restart(&self, new: &Self) -> Result<(), ConfigError> {
         let (old_node, new_node) = (&self.node, &new.node);
         let kept = [
@@ -21,16 +21,18 @@ impl Config {
             ("node.metrics", old_node.metrics == new_node.metrics),
             ("node.limits", old_node.limits == new_node.limits),
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
-            ("dispatcher.threads", self.threads() == new.threads()),
+            ("dispatcher.threads", is_same(self.threads(), new.threads())),
             ("agent", self.agent.is_some() == new.agent.is_some()),
-            ("agent.legs", self.legs() == new.legs()),
-            ("agent.sessions", self.sharing() == new.sharing()),
+            ("agent.legs", is_same(self.legs(), new.legs())),
+            ("agent.sessions", is_same(self.sharing(), new.sharing())),
             ("log.format", self.log.format == new.log.format),
         ];
-        let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
-        // A removed key has no line. The error then points to the table `node`.
-        let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
-        Err(new.file.wrong(line, &format!("{key} cannot change while the node runs: restart the node")))
+        let refused = kept.into_iter().filter(|(_, same)| !same).map(|(key, _)| {
+            // A removed key has no line. The error then points to the table `node`.
+            let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
+            Err::<(), _>(new.file.wrong(line, &format!("{key} cannot change while the node runs: restart the node")))
+        });
+        ConfigError::all(refused).map(drop)
     }
 
     fn threads(&self) -> Option<NonZeroUsize> {
@@ -44,4 +46,9 @@ impl Config {
     fn legs(&self) -> Option<SocketAddr> {
         self.agent.as_ref().map(|agent| agent.legs)
     }
+}
+
+/// Whether a setting of a role stays. A role that comes or goes is refused on its own.
+fn is_same<T: PartialEq>(old: Option<T>, new: Option<T>) -> bool {
+    old.zip(new).is_none_or(|(old, new)| old == new)
 }

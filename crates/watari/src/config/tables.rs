@@ -1,6 +1,6 @@
 //! Checks of the tables of a well-formed configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -9,69 +9,99 @@ use std::thread;
 
 use ipnet::IpNet;
 use watari_balance::{BulkPolicy, HandshakePolicy, HealthThresholds};
-use watari_dispatcher::{Checks, PassthroughRule, Policies};
-use watari_mesh::{Join, Peer};
+use watari_dispatcher::{Checks, NamePattern, PassthroughRule, Policies};
+use watari_mesh::Join;
 use watari_values::setting::Span;
+use watari_values::{NodeName, Role};
 
-use super::check::{Check, Wrong};
-use super::file::{ConfigError, ConfigFile};
-use super::form;
+use super::check::{Check, FileCheck, Wrong, each};
+use super::file::{At, ConfigError, ConfigFile};
+use super::form::{self, Form};
+use super::load;
 use super::model::{Agent, Config, Dispatcher, Log, Node, Site};
 use super::outline::Outline;
 use super::raw::{RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, THREADS_MAX};
 use super::spanned::{Spanned, Texts};
-use super::value::{Address, HostPattern, Network, Prefix, ProxyProtocol};
+use super::value::{Address, HostPattern, Prefix, ProxyProtocol};
 
 impl Config {
-    /// Reads and checks `file`. Opens none of the files that it names.
+    /// Reads and checks `file`. If it has mistakes, also the files that it names, to show all mistakes at once.
     pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
         let text =
             fs::read_to_string(file).map_err(|cause| ConfigError::Unreadable { file: file.to_owned(), cause })?;
-        Self::parse(file, &text)
+        Self::check(file, &text).map_err(|(error, file_checks)| {
+            let file = ConfigFile(file.to_owned());
+            let in_files = file_checks.into_iter().map(|check| check(&file));
+            in_files.filter_map(Result::err).fold(error, ConfigError::and)
+        })
     }
 
     /// Checks `text`. Relative paths in it start at the directory of `file`.
+    #[cfg(test)]
     pub(crate) fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
-        let wrong = |mistakes| ConfigError::Wrong { file: file.to_owned(), mistakes };
-        let raw = form::read(text).map_err(wrong)?;
+        Self::check(file, text).map_err(|(error, _)| error)
+    }
+
+    /// The configuration, or all mistakes of `text`, with the checks of those of its files that can be checked all the
+    /// same.
+    fn check(file: &Path, text: &str) -> Result<Self, (ConfigError, Vec<FileCheck>)> {
+        let wrong = |mut mistakes: Vec<Wrong>| {
+            mistakes.sort();
+            mistakes.dedup();
+            ConfigError::Wrong { file: file.to_owned(), mistakes }
+        };
+        let Form { raw, mut mistakes, mended } = form::read(text);
+        let Some(raw) = raw else { return Err((wrong(mistakes), Vec::new())) };
         let check = Check::new(file, text);
-        let config = check.note(check.config(raw));
-        check.finish(config).map_err(wrong)
+        let config = check.config(raw);
+        let (found, file_checks) = check.finish();
+        mistakes.extend(found.into_iter().filter(|(line, _)| !mended.may_cause(*line)));
+        config.filter(|_| mistakes.is_empty()).ok_or_else(|| (wrong(mistakes), file_checks))
     }
 }
 
 impl Check<'_> {
-    fn config(&self, raw: RawConfig) -> Result<Config, Wrong> {
-        if raw.dispatcher.is_none() && raw.agent.is_none() {
-            return self.wrong(&raw.node, "the node has no role: add [dispatcher] or [agent]");
-        }
+    fn config(&self, raw: RawConfig) -> Option<Config> {
+        let roles = if raw.dispatcher.is_none() && raw.agent.is_none() {
+            self.wrong(&raw.node, "the node has no role: add [dispatcher] or [agent]")
+        } else {
+            Some(())
+        };
         let is_agent = raw.agent.is_some();
         let listeners = self.listeners(&raw);
         let join = self.join(&raw);
+        self.node_files(&raw);
         // Without a join rule the node cannot be used. The rest of the file is checked all the same.
-        let node = self.node(raw.node.into_inner(), *join.as_ref().unwrap_or(&Join::Configured));
+        let node = self.node(raw.node.into_inner(), join.unwrap_or(Join::Configured));
         let peers = self.peers(&node.name.value, raw.peer);
-        let known = peers.as_deref().unwrap_or_default();
-        // The agents of a dispatcher are looked up among the possible members. If those are wrong, none would be found.
-        let dispatcher = raw.dispatcher.filter(|_| peers.is_ok() && join.is_ok());
-        let dispatcher = self.note(dispatcher.map(|raw| self.dispatcher(&node, is_agent, known, raw)).transpose());
-        let agent = raw.agent.map(|raw| self.agent(raw)).transpose();
-        let (listeners, join) = (self.note(listeners), self.note(join));
-        let (agent, peers) = (self.note(agent), self.note(peers));
-        let (Some(()), Some(_), Some(dispatcher), Some(agent), Some(peers)) =
-            (listeners, join, dispatcher, agent, peers)
-        else {
-            return Err(self.noted());
+        // The agents of a dispatcher are looked up among the possible members. If those are wrong, all are possible.
+        let may_come = |name: &NodeName| match (join, &peers) {
+            (Some(Join::Configured), Some(peers)) => peers.iter().any(|peer| peer.name == *name),
+            _ => true,
         };
-        Ok(Config {
+        let dispatcher =
+            raw.dispatcher.map_or(Some(None), |raw| self.dispatcher(&node, is_agent, join, may_come, raw).map(Some));
+        let agent = raw.agent.map_or(Some(None), |raw| self.agent(raw).map(Some));
+        let ((), (), _) = (roles?, listeners?, join?);
+        Some(Config {
             file: ConfigFile(self.file.to_owned()),
-            dispatcher,
-            agent,
+            dispatcher: dispatcher?,
+            agent: agent?,
             node,
-            peers,
+            peers: peers?,
             log: Log { format: raw.log.format, level: raw.log.level.0, repeats_max: raw.log.repeats_max },
             outline: Outline::of(self.text),
         })
+    }
+
+    /// Registers the checks of the files of `[node]`.
+    fn node_files(&self, raw: &RawConfig) {
+        let node = raw.node.get_ref();
+        if self.is_real(&node.name) && self.is_real(&node.pki) {
+            let (name, pki) = (self.at(node.name.clone()), self.path(&node.pki));
+            let roles = roles(raw.dispatcher.is_some(), raw.agent.is_some());
+            self.later(move |file| load::identity(file, &name, &pki, &roles).map(drop));
+        }
     }
 
     fn node(&self, raw: RawNode, join: Join) -> Node {
@@ -87,146 +117,174 @@ impl Check<'_> {
         }
     }
 
-    /// Refuses two listeners of this node that collide.
-    fn listeners(&self, raw: &RawConfig) -> Result<(), Wrong> {
+    /// Refuses two listeners of this node that collide. Addresses that cannot be parsed are noted elsewhere.
+    fn listeners(&self, raw: &RawConfig) -> Option<()> {
         let node = raw.node.get_ref();
         let legs = raw.agent.iter().map(|agent| &agent.get_ref().legs);
         let single = [&node.mesh].into_iter().chain(&node.metrics).chain(legs);
-        let mut all: Vec<_> = single.map(|address| (self.line(address), address.get_ref().0)).collect();
+        let mut all: Vec<_> = single
+            .filter(|address| self.is_real(address))
+            .map(|address| (self.line(address), address.get_ref().0))
+            .collect();
         let of_clients = raw
             .dispatcher
             .iter()
             .flat_map(|raw| raw.listen.get_ref().iter().chain(&raw.listen_proxy).chain(&raw.redirect));
-        for listen in of_clients {
-            all.push((self.line(listen), self.element::<Address>(listen)?.0));
-        }
-        for (at, (line, address)) in all.iter().enumerate() {
-            if let Some((first, other)) = all[..at].iter().find(|(_, other)| collide(*other, *address)) {
-                return Err((*line, format!("{address} is in use already, by {other} on line {first}")));
+        all.extend(of_clients.filter_map(|listen| {
+            let Address(address) = listen.get_ref().clone().try_into().ok()?;
+            Some((self.line(listen), address))
+        }));
+        let collisions = all.iter().enumerate().map(|(at, (line, address))| {
+            match all[..at].iter().find(|(_, other)| collide(*other, *address)) {
+                Some((first, other)) => {
+                    self.note(*line, format!("{address} is in use already, by {other} on line {first}"))
+                }
+                None => Some(()),
             }
-        }
-        Ok(())
+        });
+        each(collisions).map(drop)
     }
 
-    fn dispatcher(&self, node: &Node, is_agent: bool, peers: &[Peer], raw: RawDispatcher) -> Result<Dispatcher, Wrong> {
-        if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
-            return self.wrong(&raw.listen, "the dispatcher needs an address in listen or listen_proxy");
-        }
-        let discover = self.note(self.discover(node.join, raw.discover, &raw.agents));
-        let agents = self.note(self.agents(node, is_agent, peers, raw.agents));
-        let threads = self.note(self.threads(raw.threads));
-        let listen = self.note(self.addresses(raw.listen.get_ref()));
-        let listen_proxy = self.note(self.addresses(&raw.listen_proxy));
-        let redirect = self.note(self.addresses(&raw.redirect));
+    /// `join` is `None` if the join rule is wrong.
+    fn dispatcher(
+        &self,
+        node: &Node,
+        is_agent: bool,
+        join: Option<Join>,
+        may_come: impl Fn(&NodeName) -> bool,
+        raw: RawDispatcher,
+    ) -> Option<Dispatcher> {
+        let has_address = if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
+            self.wrong(&raw.listen, "the dispatcher needs an address in listen or listen_proxy")
+        } else {
+            Some(())
+        };
+        let discover = self.discover(join, raw.discover, &raw.agents);
+        let agents = self.agents(node, is_agent, may_come, raw.agents);
+        let threads = self.threads(raw.threads);
+        let listen = self.addresses(raw.listen.get_ref());
+        let listen_proxy = self.addresses(&raw.listen_proxy);
+        let redirect = self.addresses(&raw.redirect);
         let own: Vec<_> = listen.iter().chain(&listen_proxy).flatten().copied().collect();
-        let passthrough = self.note(self.passthrough(raw.passthrough, &own));
-        let proxy_from = self.note(self.proxy_from(&raw.listen_proxy, raw.proxy_from));
-        let (Some(discover), Some(agents), Some(threads), Some(listen)) = (discover, agents, threads, listen) else {
-            return Err(self.noted());
-        };
-        let (Some(listen_proxy), Some(redirect), Some(passthrough), Some(proxy_from)) =
-            (listen_proxy, redirect, passthrough, proxy_from)
-        else {
-            return Err(self.noted());
-        };
-        Ok(Dispatcher {
-            threads,
-            listen,
-            listen_proxy,
-            redirect,
-            discover,
+        let passthrough = self.passthrough(raw.passthrough, &own);
+        let proxy_from = self.proxy_from(&raw.listen_proxy, raw.proxy_from);
+        has_address?;
+        Some(Dispatcher {
+            threads: threads?,
+            listen: listen?,
+            listen_proxy: listen_proxy?,
+            redirect: redirect?,
+            discover: discover?,
             config: watari_dispatcher::Config {
                 name: node.name.value.clone(),
-                agents,
+                agents: agents?,
                 policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
                 checks: checks(&raw.check),
-                passthrough,
-                proxy_from,
+                passthrough: passthrough?,
+                proxy_from: proxy_from?,
                 limits: raw.limits,
             },
         })
     }
 
-    fn threads(&self, raw: Option<Spanned<NonZeroUsize>>) -> Result<NonZeroUsize, Wrong> {
+    fn threads(&self, raw: Option<Spanned<NonZeroUsize>>) -> Option<NonZeroUsize> {
         let available = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN).min(THREADS_MAX);
         match raw {
-            None => Ok(available()),
+            None => Some(available()),
             Some(threads) if *threads.get_ref() > THREADS_MAX => {
                 self.wrong(&threads, format!("threads is at most {THREADS_MAX}"))
             }
-            Some(threads) => Ok(threads.into_inner()),
+            Some(threads) => Some(threads.into_inner()),
         }
     }
 
     /// `own` has the listeners of this dispatcher. Connections that it relayed to itself would loop without end.
-    fn passthrough(&self, raw: Vec<RawPassthrough>, own: &[SocketAddr]) -> Result<Vec<PassthroughRule>, Wrong> {
+    fn passthrough(&self, raw: Vec<RawPassthrough>, own: &[SocketAddr]) -> Option<Vec<PassthroughRule>> {
         let mut seen = BTreeMap::new();
-        self.each(raw.into_iter().map(|raw| {
-            if raw.names.get_ref().is_empty() {
-                return self.wrong(&raw.names, "names is empty: expected at least one server name");
-            }
-            if raw.backends.get_ref().is_empty() {
-                return self.wrong(&raw.backends, "backends is empty: expected at least one address");
-            }
-            let mut names = Vec::new();
-            for text in raw.names.get_ref() {
-                let name = self.element::<HostPattern>(text)?.0;
-                if let Some(line) = seen.insert(name.clone(), self.line(text)) {
-                    return self.wrong(text, format!("the name {name} is listed twice, first on line {line}"));
-                }
-                names.push(name);
-            }
-            let backends = self.addresses(raw.backends.get_ref())?;
-            for (text, backend) in raw.backends.get_ref().iter().zip(&backends) {
-                if own.iter().any(|own| leads_to(*backend, *own)) {
-                    return self
-                        .wrong(text, format!("{backend} is a listener of this dispatcher: connections would loop"));
-                }
-            }
-            Ok(PassthroughRule {
-                names,
-                backends,
+        each(raw.into_iter().map(|raw| {
+            let names = self.passthrough_names(&raw.names, &mut seen);
+            let backends = self.backends(&raw.backends, own);
+            Some(PassthroughRule {
+                names: names?,
+                backends: backends?,
                 proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
             })
         }))
     }
 
-    /// A peer at `listen_proxy` can claim any client address. So the configuration has to restrict the peers.
-    fn proxy_from(&self, listen_proxy: &[Spanned<String>], proxy_from: Option<Texts>) -> Result<Vec<IpNet>, Wrong> {
-        match (listen_proxy.first(), proxy_from) {
-            (None, None) => Ok(Vec::new()),
-            (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from has no effect without listen_proxy"),
-            (Some(_), Some(networks)) if !networks.get_ref().is_empty() => {
-                networks.get_ref().iter().map(|network| Ok(self.element::<Network>(network)?.0)).collect()
+    fn passthrough_names(&self, raw: &Texts, seen: &mut BTreeMap<NamePattern, usize>) -> Option<Vec<NamePattern>> {
+        if raw.get_ref().is_empty() {
+            return self.wrong(raw, "names is empty: expected at least one server name");
+        }
+        each(raw.get_ref().iter().map(|text| {
+            let name = self.element::<HostPattern>(text)?.0;
+            match seen.insert(name.clone(), self.line(text)) {
+                Some(line) => self.wrong(text, format!("the name {name} is listed twice, first on line {line}")),
+                None => Some(name),
             }
+        }))
+    }
+
+    fn backends(&self, raw: &Texts, own: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
+        if raw.get_ref().is_empty() {
+            return self.wrong(raw, "backends is empty: expected at least one address");
+        }
+        each(raw.get_ref().iter().map(|text| {
+            let backend = self.element::<Address>(text)?.0;
+            if own.iter().any(|own| leads_to(backend, *own)) {
+                return self.wrong(text, format!("{backend} is a listener of this dispatcher: connections would loop"));
+            }
+            Some(backend)
+        }))
+    }
+
+    /// A peer at `listen_proxy` can claim any client address. So the configuration has to restrict the peers.
+    fn proxy_from(&self, listen_proxy: &[Spanned<String>], proxy_from: Option<Texts>) -> Option<Vec<IpNet>> {
+        match (listen_proxy.first(), proxy_from) {
+            (None, None) => Some(Vec::new()),
+            (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from has no effect without listen_proxy"),
+            (Some(_), Some(networks)) if !networks.get_ref().is_empty() => self.networks(networks.get_ref()),
             (Some(listen), _) => {
                 self.wrong(listen, "listen_proxy needs proxy_from, the networks that may connect to it")
             }
         }
     }
 
-    fn agent(&self, raw: Spanned<RawAgent>) -> Result<Agent, Wrong> {
+    fn agent(&self, raw: Spanned<RawAgent>) -> Option<Agent> {
         let line = self.line(&raw);
         let raw = raw.into_inner();
-        let site = match (raw.files, raw.proxy) {
-            (Some(files), None) => Ok(Site::Files(self.path(&files.root))),
-            (None, Some(proxy)) => self.proxy(proxy).map(|proxy| Site::Proxy(Box::new(proxy))),
-            (None, None) => Err((line, "the agent has nothing to serve: add [agent.files] or [agent.proxy]".into())),
+        let both = match (&raw.files, &raw.proxy) {
             (Some(_), Some(proxy)) => {
-                self.wrong(&proxy, "the agent serves either [agent.files] or [agent.proxy], not both")
+                self.wrong(proxy, "the agent serves either [agent.files] or [agent.proxy], not both")
             }
+            (None, None) => self.note(line, "the agent has nothing to serve: add [agent.files] or [agent.proxy]"),
+            _ => Some(()),
         };
-        let (tls, sharing) = (self.tls(raw.certificate, raw.tls), self.sharing(&raw.sessions));
-        // All three are checked before one is refused.
-        let (site, tls) = (self.note(site), self.note(tls));
-        match (site, tls, sharing) {
-            (Some(site), Some(tls), Ok(sharing)) => {
-                Ok(Agent { legs: raw.legs.into_inner().0, tls, site, sharing, limits: raw.limits })
+        let files = raw.files.map(|files| {
+            let root = self.path(&files.root);
+            if self.is_real(&files.root) {
+                let root = root.clone();
+                self.later(move |file| load::files(file, &root, watari_files::Metrics::default()).map(drop));
             }
-            (.., Err(wrong)) => Err(wrong),
-            _ => Err(self.noted()),
-        }
+            Site::Files(root)
+        });
+        let proxy = raw.proxy.map(|proxy| self.proxy(proxy).map(|proxy| Site::Proxy(Box::new(proxy))));
+        let (tls, sharing) = (self.tls(raw.certificate, raw.tls), self.sharing(&raw.sessions));
+        both?;
+        Some(Agent {
+            legs: raw.legs.into_inner().0,
+            tls: tls?,
+            site: files.or(proxy.flatten())?,
+            sharing: sharing?,
+            limits: raw.limits,
+        })
     }
+}
+
+/// The roles of a node with these tables.
+pub(super) fn roles(dispatcher: bool, agent: bool) -> BTreeSet<Role> {
+    let roles = [(dispatcher, Role::Dispatcher), (agent, Role::Agent)];
+    roles.into_iter().filter(|(has, _)| *has).map(|(_, role)| role).collect()
 }
 
 fn policies(

@@ -675,6 +675,10 @@ fn what_is_kept_while_a_node_runs_is_named_with_its_line() {
         let refused = before.refuse_restart(&parse(parts).unwrap()).unwrap_err().to_string();
         assert_eq!(refused, format!("etc/node.toml:{expected} cannot change while the node runs: restart the node"));
     }
+    let all = parse(&[&node("n1", "n2"), "admin = \"x.sock\"\n", PEER, DISPATCHER, &agent, FILES]).unwrap();
+    let refused = before.refuse_restart(&all).unwrap_err().to_string();
+    let lines: Vec<_> = refused.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(lines, ["node.name", "node.admin", "agent.legs"], "{refused}");
     let peer = "[[peer]]\nname = \"a2\"\nmesh = \"127.0.0.1:7\"\n";
     let limits = "[agent.limits]\nrequests_max = 5\n[log]\nlevel = \"debug\"\n";
     let other =
@@ -770,11 +774,102 @@ fn what_cannot_be_is_all_shown_too() {
         "12: threads is at most",
         "13: listen_proxy needs proxy_from",
         "19: there are 2 weights",
+        "20: several pools need at least one",
         "23: hash_key has no effect",
         "28: \"h3\" is not a supported protocol",
     ];
     assert_eq!(lines.len(), starts.len(), "{shown}");
     assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{shown}");
+}
+
+/// One mistake of a value does not hide another that does not depend on it.
+#[test]
+fn no_wrong_value_hides_another() {
+    let dispatcher = DISPATCHER
+        .replace("\"0.0.0.0:443\"", "")
+        .replace(":3\" }", ":3\" }, { name = \"a9\", legs = \"127.0.0.1:3\" }");
+    let passthrough = "[[dispatcher.passthrough]]\nnames = [\"a.*.test\", \"b.*.test\"]\nbackends = []\n";
+    let sessions = "[agent.sessions]\nlifetime = \"1m\"\ntickets = 0\nearly_data = true\n";
+    let pool = "[[agent.proxy.pool]]\nname = \"a\"\norigins = [\"ftp://a\", \"http://127.0.0.1:80\", \"b c\"]\n\
+                weights = [1]\nhash_key = \"x\"\ntls = { key = \"k\", server_name = \"a b\" }\n\
+                check = { path = \"x\", statuses = \"9\" }\n\
+                [[agent.proxy.pool.queue]]\npattern = \"x\"\n[[agent.proxy.pool.queue]]\npattern = \"y\"\n";
+    let route = "[[agent.proxy.route]]\npool = \"b\"\npath = \"x\"\nhost = \"a:80\"\nallow = [\"1\", \"2\"]\n\
+                 request_headers.set = { Content-Length = \"5\", Host = \"x y\" }\n\
+                 response_headers.append = { Vary = \"%{cookie}\" }\nauth = { url = \"ftp://a/\", copy = [\"a b\"] }\n";
+    let tls = "[agent.tls]\nversions = [\"1.1\"]\nsuites = [\"x\"]\nalpn = [\"h3\"]\n\
+               [[agent.tls.listener]]\naddress = \":1\"\ngroups = [\"y\"]\n";
+    let parts = [NODE, PEER, PEER, &dispatcher, passthrough, AGENT, CERTIFICATE, tls, sessions, pool, route];
+    let shown = parse(&parts).unwrap_err();
+    let expected = "\
+9: the peer a1 is listed twice, first on line 6
+10: the address 127.0.0.1:2 is listed twice, first on line 7
+12: the dispatcher needs an address in listen or listen_proxy
+13: the address 127.0.0.1:3 is listed twice, first on line 13
+15: \"a.*.test\" is not a valid name
+15: \"b.*.test\" is not a valid name
+16: backends is empty
+23: \"1.1\" is not a supported version
+24: \"x\" is not a supported cipher suite
+25: \"h3\" is not a supported protocol
+28: \"y\" is not a supported group
+30: lifetime must be
+31: tickets must be
+32: early_data needs
+35: \"b c\" is not an origin
+35: \"ftp://a\" is not an origin
+36: there are 1 weights for 3 origins
+37: hash_key has no effect
+38: \"a b\" is not a host name
+38: set both the certificate and its key
+39: \"9\" is not a status
+39: the path \"x\" does not begin with /
+41: \"x\": no slash
+43: \"y\": no slash
+45: there is no pool \"b\"
+46: \"x\": a path begins
+47: \"a:80\": a host is
+48: \"1\" is not a network
+48: \"2\" is not a network
+49: only the proxy may set content-length
+49: only the proxy may set host
+50: vary: unknown placeholder
+51: \"a b\" is not a field name
+51: \"ftp://a/\": expected http://";
+    let lines: Vec<_> = shown.lines().map(|line| line.trim_start_matches("etc/node.toml:")).collect();
+    let starts: Vec<_> = expected.lines().collect();
+    assert_eq!(lines.len(), starts.len(), "{shown}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\n{start}\n{shown}");
+    }
+}
+
+/// A mistake of form hides only the values that it may make look wrong.
+#[test]
+fn mistakes_of_form_hide_no_others() {
+    let typo = "drian_timeout = \"1s\"\n";
+    let two = [pool("a", ""), "[[agent.proxy.route]]\npool = \"b\"\n".to_owned()].concat();
+    let shown = parse(&[NODE, typo, AGENT, &two, CERTIFICATE, "[agent.tls]\nalpn = [\"h3\"]\n"]).unwrap_err();
+    let expected = "\
+etc/node.toml:5: [node] has no key \"drian_timeout\": did you mean \"drain_timeout\"?
+etc/node.toml:12: there is no pool \"b\"
+etc/node.toml:17: \"h3\" is not a supported protocol: expected h2 or http/1.1";
+    assert_eq!(shown, expected);
+    // The pool of the route, the site of the agent, the role of the node and the agents of the dispatcher may be right.
+    let dispatcher = DISPATCHER.replace("\"0.0.0.0:443\"", "\"127.0.0.1:1\"");
+    for (parts, expected) in [
+        (vec![NODE, AGENT, "[[agent.proxy.pool]]\nnaem = \"b\"\norigins = [\"http://a\"]\n", ROUTE], vec!["8"]),
+        (vec![NODE, AGENT, "[agent.fils]\nroot = \"www\"\n"], vec!["7"]),
+        (vec![NODE, "[agnet]\nlegs = \"127.0.0.1:4\"\n"], vec!["5"]),
+        (vec![NODE, "[[peer]]\nnaem = \"a1\"\nmesh = \"127.0.0.1:2\"\n", DISPATCHER], vec!["6"]),
+        (vec![NODE, AGENT, FILES, "[[agent.certificat]]\nchain = \"c\"\nkey = \"k\"\n[agent.tls]\n"], vec!["9"]),
+        (vec!["[node]\nname = \"n1\"\npki = \"pki\"\n", PEER, &dispatcher], vec!["1"]),
+        (vec![NODE, AGENT, PROXY, "[agent.limits]\nx = 1\n[agent.sessions]\ntickets = 0\n"], vec!["10", "12"]),
+    ] {
+        let shown = parse(&parts).unwrap_err();
+        let lines: Vec<_> = shown.lines().filter_map(|line| line.split(':').nth(1)).collect();
+        assert_eq!(lines, expected, "{shown}");
+    }
 }
 
 /// Gives each key of the example values of each type in turn. No message may contain a Rust type, and each must have
@@ -812,7 +907,7 @@ fn no_type_of_rust_is_named_whatever_is_written() {
             let Err(error) = parse(&[&(changed.join("\n") + "\n")]) else { continue };
             looked_at += 1;
             // An address is no path of a type.
-            let words = error.replace("[2001:db8::1]", "");
+            let words = error.replace("2001:db8::", "");
             for leak in leaks {
                 assert!(!words.contains(leak), "{key} = {value}: {error}");
             }
@@ -856,11 +951,16 @@ impl Disk {
         self.dir.path().join(name)
     }
 
-    /// Loads the configuration. Removes the directory from an error.
+    /// Loads the configuration. Removes the directory from errors.
     fn load(&self, parts: &[&str]) -> Result<Loaded, String> {
         let config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
-        let directory = format!("{}/", self.dir.path().display());
-        config.load(&SiteMetrics::default()).map_err(|error| error.to_string().replace(&directory, ""))
+        config.load(&SiteMetrics::default()).map_err(|error| self.relative(&error))
+    }
+
+    /// An error without the directory.
+    fn relative(&self, error: &ConfigError) -> String {
+        let directory = self.dir.path().display().to_string();
+        error.to_string().replace(&format!("{directory}/"), "").replace(&directory, ".")
     }
 }
 
@@ -952,6 +1052,54 @@ fn files_of_no_use_are_named() {
     for (error, expected) in cases {
         assert_eq!(error, format!("node.toml:{expected}"));
     }
+}
+
+#[test]
+fn all_files_of_no_use_are_named() {
+    let disk = Disk::new();
+    fs::set_permissions(disk.path("c.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let gone = CERTIFICATE.replace("c.pem", "gone.pem");
+    let tls = "[agent.tls]\nclient_certificates = \"optional\"\nclient_ca = \"gone.ca\"\n";
+    let proxy = "[agent.proxy]\naccess_log = { file = \"gone/a.log\", format = \"json\" }\n\
+                 error_pages = { \"503\" = \"503.html\", \"4xx\" = \"4xx.html\" }\n";
+    let pools = ["a", "b"].map(|name| {
+        let tls = format!("tls = {{ ca = \"{name}.ca\", certificate = \"{name}.pem\", key = \"{name}.key\" }}\n");
+        pool(name, &tls).replace("http:", "https:") + "sticky = { cookie = \"c\", secret = \"gone.secret\" }\n"
+    });
+    let route = "[[agent.proxy.route]]\npool = \"a\"\n";
+    let sessions = "[agent.sessions]\nmode = \"owner\"\nkeys_file = \"gone/keys\"\ndatabase = \"gone/db\"\n";
+    let rest = [AGENT, &gone, tls, proxy, &pools.concat(), route, sessions].concat();
+    let expected = "\
+8: gone.pem: No such file
+9: c.key: all users can read it
+12: gone.ca: No such file
+14: gone/a.log: No such file
+15: 4xx.html: No such file
+15: 503.html: No such file
+19: a.ca: No such file
+19: a.key: No such file
+19: a.pem: No such file
+20: gone.secret: No such file
+24: b.ca: No such file
+24: b.key: No such file
+24: b.pem: No such file
+25: gone.secret: No such file";
+    let check = |shown: &str, expected: &str| {
+        let lines: Vec<_> = shown.lines().map(|line| line.trim_start_matches("node.toml:")).collect();
+        assert_eq!(lines.len(), expected.lines().count(), "{shown}");
+        for (line, start) in lines.iter().zip(expected.lines()) {
+            assert!(line.starts_with(start), "{start}\n{shown}");
+        }
+    };
+    check(&disk.load(&[NODE, &rest]).err().unwrap(), expected);
+    // Mistakes of form and values do not hide them.
+    let node = NODE.replace("n1", "n2");
+    let wrong = rest.replace("pool = \"a\"", "pool = \"c\"") + "[log]\nlevle = \"info\"\n";
+    fs::write(disk.path("node.toml"), [&node, &wrong].map(String::as_str).concat()).unwrap();
+    let shown = disk.relative(&Config::read(&disk.path("node.toml")).unwrap_err());
+    let files = format!("{expected}\n27: there is no pool \"c\"");
+    let expected = format!("3: pki/n2.pem: No such file\n{files}\n33: [log] has no key \"levle\"");
+    check(&shown, &expected);
 }
 
 #[test]

@@ -255,8 +255,8 @@ impl LoadedConfig {
     /// Reads the configuration again, for the same node.
     fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ReloadError> {
         let mut config = Config::read(&self.config.file.0)?;
-        self.config.refuse_restart(&config)?;
-        let mut agent = config.load_again(&self.config, self.agent.as_ref(), metrics)?;
+        let agent = config.load_again(&self.config, self.agent.as_ref(), metrics);
+        let ((), mut agent) = ConfigError::both(self.config.refuse_restart(&config), agent)?;
         files::fit_node(&mut config, agent.as_mut()).map_err(NodeError::from)?;
         Ok(Self { config: Arc::new(config), agent })
     }

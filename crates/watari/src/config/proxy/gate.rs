@@ -13,11 +13,10 @@ use watari_proxy::{
 };
 use watari_values::setting::Span;
 
-use super::super::check::{Check, Wrong};
+use super::super::check::{Check, Checked, each};
 use super::super::file::{At, ConfigError, ConfigFile, named};
 use super::super::raw::{AUTH_TIMEOUT, REFUSALS, RawAccessLog, RawAuth, RawClientLimits, RawFormat, RawQueue, RawRate};
 use super::super::spanned::Spanned;
-use super::super::value::Network;
 
 /// Rules for requests before they are forwarded, apart from those of routes.
 #[derive(Debug)]
@@ -41,68 +40,68 @@ const ONE_IN: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 
 impl Check<'_> {
     pub(super) fn gate(&self, log: Option<&RawAccessLog>, limits: &RawClientLimits) -> Gate {
-        Gate {
-            clients: limits.into(),
-            access_log: log.map(|log| (self.path(&log.file), log.format.into())),
-            auths: Vec::new(),
+        let access_log = log.map(|log| (self.path(&log.file), log.format.into()));
+        if let (Some(log), Some((path, format))) = (log, access_log.clone())
+            && self.is_real(&log.file)
+        {
+            self.later(move |file| open_log(file, &path, format, &watari_proxy::Metrics::default()).map(drop));
         }
+        Gate { clients: limits.into(), access_log, auths: Vec::new() }
     }
 
-    pub(super) fn queue(&self, raw: &[Spanned<RawQueue>]) -> Result<Option<QueueSettings>, Wrong> {
+    pub(super) fn queue(&self, raw: &[Spanned<RawQueue>]) -> Checked<Option<QueueSettings>> {
         let mut settings =
             QueueSettings { rules: Vec::new(), all: QueueLimits::default(), priority: 0, one_in: ONE_IN };
         let (mut patterns, mut all) = (BTreeMap::new(), None);
-        for spanned in raw {
+        let rules = each(raw.iter().map(|spanned| {
             let raw = spanned.get_ref();
-            if let Some(pattern) = &raw.pattern {
-                self.once(&mut patterns, pattern, "the pattern")?;
-                settings.rules.push(self.rule(pattern, raw)?);
-            } else if let Some(line) = all.replace(self.line(spanned)) {
-                return self.wrong(spanned, format!("the pool has a queue without a pattern already, on line {line}"));
-            } else {
+            let Some(pattern) = &raw.pattern else {
+                if let Some(line) = all.replace(self.line(spanned)) {
+                    let sentence = format!("the pool has a queue without a pattern already, on line {line}");
+                    return self.wrong(spanned, sentence);
+                }
                 (settings.all, settings.priority) = (raw.limits(), raw.priority);
-            }
-        }
-        Ok((!raw.is_empty()).then_some(settings))
+                return Some(None);
+            };
+            let (is_new, rule) = (self.once(&mut patterns, pattern, "the pattern"), self.rule(pattern, raw));
+            is_new.and(rule).map(Some)
+        }));
+        settings.rules = rules?.into_iter().flatten().collect();
+        Some((!raw.is_empty()).then_some(settings))
     }
 
-    fn rule(&self, pattern: &Spanned<String>, raw: &RawQueue) -> Result<Rule, Wrong> {
-        let text = pattern.get_ref();
-        let parsed = text.parse::<Pattern>().map_err(|error| (self.line(pattern), format!("\"{text}\": {error}")));
-        Ok(Rule { pattern: parsed?, limits: raw.limits(), priority: raw.priority })
+    fn rule(&self, pattern: &Spanned<String>, raw: &RawQueue) -> Option<Rule> {
+        Some(Rule { pattern: self.parsed::<Pattern>(pattern)?, limits: raw.limits(), priority: raw.priority })
     }
 
-    pub(super) fn access(&self, allow: &[Spanned<String>], deny: &[Spanned<String>]) -> Result<Access, Wrong> {
-        let networks = |networks: &[Spanned<String>]| {
-            networks.iter().map(|network| Ok(self.element::<Network>(network)?.0)).collect::<Result<_, _>>()
-        };
-        Ok(Access { allow: networks(allow)?, deny: networks(deny)? })
+    pub(super) fn access(&self, allow: &[Spanned<String>], deny: &[Spanned<String>]) -> Option<Access> {
+        let (allow, deny) = (self.networks(allow), self.networks(deny));
+        Some(Access { allow: allow?, deny: deny? })
     }
 
-    pub(super) fn to_nobody(&self, refuse: &Spanned<u16>) -> Result<Destination, Wrong> {
+    pub(super) fn to_nobody(&self, refuse: &Spanned<u16>) -> Option<Destination> {
         match REFUSALS.into_iter().find(|(status, _)| status == refuse.get_ref()) {
-            Some((_, refusal)) => Ok(Destination::Refused(refusal)),
+            Some((_, refusal)) => Some(Destination::Refused(refusal)),
             None => self.wrong(refuse, format!("refuse is 403 or 404, not {}", refuse.get_ref())),
         }
     }
 
     /// Adds the rule and returns its index.
-    pub(super) fn auth(&self, spanned: &Spanned<RawAuth>, gate: &mut Gate) -> Result<usize, Wrong> {
+    pub(super) fn auth(&self, spanned: &Spanned<RawAuth>, gate: &mut Gate) -> Option<usize> {
         let RawAuth { url, copy, timeout } = spanned.get_ref();
-        let text = url.get_ref();
-        let parsed = text.parse().map_err(|error| (self.line(url), format!("\"{text}\": {error}")));
+        let (parsed, copy) = (self.parsed(url), each(copy.iter().map(|name| self.copied(name))));
         gate.auths.push(Auth {
             line: self.line(url),
             url: parsed?,
-            copy: copy.iter().map(|name| self.copied(name)).collect::<Result<_, _>>()?,
+            copy: copy?,
             timeout: timeout.map_or(AUTH_TIMEOUT, Span::get),
         });
-        Ok(gate.auths.len() - 1)
+        Some(gate.auths.len() - 1)
     }
 
-    fn copied(&self, name: &Spanned<String>) -> Result<HeaderName, Wrong> {
+    fn copied(&self, name: &Spanned<String>) -> Option<HeaderName> {
         match name.get_ref().parse::<HeaderName>() {
-            Ok(name) if AuthConfig::may_copy(&name) => Ok(name),
+            Ok(name) if AuthConfig::may_copy(&name) => Some(name),
             Ok(_) => self.wrong(name, format!("the authorization server may not set the field {}", name.get_ref())),
             Err(_) => self.wrong(name, format!("\"{}\" is not a field name", name.get_ref())),
         }
@@ -111,7 +110,7 @@ impl Check<'_> {
 
 impl Gate {
     pub(super) fn auths(&self, file: &ConfigFile) -> Result<Vec<AuthConfig>, ConfigError> {
-        self.auths.iter().map(|auth| auth.load(file)).collect()
+        ConfigError::all(self.auths.iter().map(|auth| auth.load(file)))
     }
 
     pub(super) fn access_log(
@@ -120,9 +119,18 @@ impl Gate {
         metrics: &watari_proxy::Metrics,
     ) -> Result<Option<AccessLog>, ConfigError> {
         let Some((path, format)) = &self.access_log else { return Ok(None) };
-        let log = AccessLog::open(&path.value, *format, metrics);
-        log.map(Some).map_err(|error| file.wrong(path.line, &named(&path.value, &error)))
+        open_log(file, path, *format, metrics).map(Some)
     }
+}
+
+fn open_log(
+    file: &ConfigFile,
+    path: &At<PathBuf>,
+    format: LogFormat,
+    metrics: &watari_proxy::Metrics,
+) -> Result<AccessLog, ConfigError> {
+    let log = AccessLog::open(&path.value, format, metrics);
+    log.map_err(|error| file.wrong(path.line, &named(&path.value, &error)))
 }
 
 impl Auth {

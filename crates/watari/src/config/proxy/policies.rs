@@ -7,7 +7,7 @@ use watari_balance::{HealthThresholds, OriginPolicy};
 use watari_proxy::{Balance, Check as OriginCheck, HttpCheck, Limits, PoolConfig};
 use watari_values::setting::Span;
 
-use crate::config::check::{Check, Wrong};
+use crate::config::check::{Check, Checked, optional};
 use crate::config::raw::{RawCheck, RawPool};
 use crate::config::spanned::Spanned;
 
@@ -37,17 +37,19 @@ impl Policies {
 }
 
 impl Check<'_> {
-    pub(super) fn policies(&self, raw: &RawPool) -> Result<Policies, Wrong> {
-        Ok(Policies {
-            balance: self.balance(raw)?,
-            weights: self.weights(raw)?,
+    pub(super) fn policies(&self, raw: &RawPool) -> Option<Policies> {
+        let (balance, weights) = (self.balance(raw), self.weights(raw));
+        let check = optional(raw.check.as_ref(), |check| self.origin_check(check));
+        Some(Policies {
+            balance: balance?,
+            weights: weights?,
             resolve_interval: raw.resolve_interval.map(Span::get),
-            check: raw.check.as_ref().map(|check| self.origin_check(check)).transpose()?,
+            check: check?,
             limits: raw.limits.clone(),
         })
     }
 
-    fn balance(&self, raw: &RawPool) -> Result<Balance, Wrong> {
+    fn balance(&self, raw: &RawPool) -> Option<Balance> {
         let default = Balance::default();
         let policy = raw.balance.unwrap_or(default.policy);
         let hash_key = match &raw.hash_key {
@@ -59,11 +61,11 @@ impl Check<'_> {
         };
         let slow_start = raw.slow_start.map(Span::get);
         let retry_on = raw.retry_on.as_ref().map(|on| on.iter().copied().collect());
-        Ok(Balance { policy, hash_key, slow_start, retry_on: retry_on.unwrap_or(default.retry_on), ..default })
+        Some(Balance { policy, hash_key, slow_start, retry_on: retry_on.unwrap_or(default.retry_on), ..default })
     }
 
-    fn weights(&self, raw: &RawPool) -> Result<Vec<u32>, Wrong> {
-        let Some(weights) = &raw.weights else { return Ok(Vec::new()) };
+    fn weights(&self, raw: &RawPool) -> Option<Vec<u32>> {
+        let Some(weights) = &raw.weights else { return Some(Vec::new()) };
         let (given, origins) = (weights.get_ref().len(), raw.origins.get_ref().len());
         if given != origins {
             return self.wrong(weights, format!("there are {given} weights for {origins} origins"));
@@ -71,49 +73,41 @@ impl Check<'_> {
         if raw.balance.is_none_or(|policy| policy == OriginPolicy::RoundRobin) {
             return self.wrong(weights, "round_robin does not use weights: set balance = \"weighted\"");
         }
-        Ok(weights.get_ref().iter().map(|weight| weight.0).collect())
+        Some(weights.get_ref().iter().map(|weight| weight.0).collect())
     }
 
-    fn origin_check(&self, raw: &RawCheck) -> Result<OriginCheck, Wrong> {
+    fn origin_check(&self, raw: &RawCheck) -> Option<OriginCheck> {
         let RawCheck { interval, timeout, fall, rise, .. } = *raw;
-        Ok(OriginCheck { http: self.http_check(raw)?, interval, timeout, thresholds: HealthThresholds { fall, rise } })
+        let http = self.http_check(raw)?;
+        Some(OriginCheck { http, interval, timeout, thresholds: HealthThresholds { fall, rise } })
     }
 
-    fn http_check(&self, raw: &RawCheck) -> Result<Option<HttpCheck>, Wrong> {
+    fn http_check(&self, raw: &RawCheck) -> Checked<Option<HttpCheck>> {
         let Some(path) = &raw.path else {
             return match raw.host.as_ref().or(raw.statuses.as_ref()) {
                 Some(alone) => {
                     self.wrong(alone, "host and statuses have no effect without path: the check only connects")
                 }
-                None => Ok(None),
+                None => Some(None),
             };
         };
-        if !path.get_ref().starts_with('/') {
-            return self.wrong(path, format!("the path \"{}\" does not begin with /", path.get_ref()));
-        }
-        let mut http = HttpCheck::of(self.parsed(path)?);
-        http.host = raw.host.as_ref().map(|host| self.parsed(host)).transpose()?;
-        if let Some(statuses) = &raw.statuses {
-            http.statuses = self.statuses(statuses)?;
-        }
-        Ok(Some(http))
+        let http = if path.get_ref().starts_with('/') {
+            self.parsed(path).map(HttpCheck::of)
+        } else {
+            self.wrong(path, format!("the path \"{}\" does not begin with /", path.get_ref()))
+        };
+        let host = optional(raw.host.as_ref(), |host| self.parsed(host));
+        let statuses = optional(raw.statuses.as_ref(), |statuses| self.statuses(statuses));
+        let (http, host, statuses) = (http?, host?, statuses?);
+        Some(Some(HttpCheck { host, statuses: statuses.unwrap_or(http.statuses.clone()), ..http }))
     }
 
-    fn statuses(&self, raw: &Spanned<String>) -> Result<RangeInclusive<u16>, Wrong> {
+    fn statuses(&self, raw: &Spanned<String>) -> Option<RangeInclusive<u16>> {
         let text = raw.get_ref();
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.parse(), last.parse()) {
-            (Ok(first), Ok(last)) if (100..=last).contains(&first) && last <= 599 => Ok(first..=last),
+            (Ok(first), Ok(last)) if (100..=last).contains(&first) && last <= 599 => Some(first..=last),
             _ => self.wrong(raw, format!("\"{text}\" is not a status or a range, such as \"204\" or \"200-299\"")),
         }
-    }
-
-    fn parsed<T>(&self, raw: &Spanned<String>) -> Result<T, Wrong>
-    where
-        T: std::str::FromStr,
-        T::Err: std::fmt::Display,
-    {
-        let parsed = raw.get_ref().parse();
-        parsed.or_else(|error| self.wrong(raw, format!("\"{}\": {error}", raw.get_ref())))
     }
 }

@@ -8,13 +8,13 @@ use ipnet::IpNet;
 use watari_proxy::{Compression, ErrorPage, ErrorPages, HeaderRules, InvalidRule, Redirect, Rules, Statuses, Sticky};
 use watari_values::setting::Span;
 
-use crate::config::check::{Check, Wrong};
+use crate::config::check::{Check, each, optional};
 use crate::config::file::{At, ConfigError, ConfigFile, named};
 use crate::config::raw::{
     RawCompression, RawErrorPages, RawFields, RawRedirect, RawRequestRules, RawResponseRules, RawSticky,
 };
 use crate::config::spanned::Spanned;
-use crate::config::value::{FilePath, Network};
+use crate::config::value::FilePath;
 
 /// Changes that do not depend on the route.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Shape {
 }
 
 /// `sticky` of a pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StickyCookie {
     name: At<String>,
     ttl: Option<Span>,
@@ -40,65 +40,64 @@ impl Check<'_> {
         pages: &RawErrorPages,
         intercept: Option<&Spanned<bool>>,
         compression: Option<RawCompression>,
-    ) -> Result<Shape, Wrong> {
-        let networks = trusted_proxies.iter().map(|network| Ok(self.element::<Network>(network)?.0));
-        if let (Some(intercept), true) = (intercept, pages.is_empty()) {
-            return self.wrong(intercept, "intercept_errors has no effect without error_pages");
-        }
-        Ok(Shape {
-            trusted_proxies: networks.collect::<Result<_, _>>()?,
-            pages: pages.iter().map(|(statuses, file)| self.page(statuses, file)).collect::<Result<_, _>>()?,
+    ) -> Option<Shape> {
+        let trusted_proxies = self.networks(trusted_proxies);
+        let has_pages = match intercept {
+            Some(intercept) if pages.is_empty() => {
+                self.wrong(intercept, "intercept_errors has no effect without error_pages")
+            }
+            _ => Some(()),
+        };
+        let pages = each(pages.iter().map(|(statuses, file)| self.page(statuses, file)));
+        has_pages?;
+        Some(Shape {
+            trusted_proxies: trusted_proxies?,
+            pages: pages?,
             intercept: intercept.is_some_and(|intercept| *intercept.get_ref()),
             compression: compression.map(Compression::from),
         })
     }
 
-    fn page(&self, statuses: &Spanned<String>, file: &Spanned<FilePath>) -> Result<(Statuses, At<PathBuf>), Wrong> {
-        match statuses.get_ref().parse() {
-            Ok(statuses) => Ok((statuses, self.path(file))),
-            Err(error) => self.wrong(statuses, format!("\"{}\": {error}", statuses.get_ref())),
-        }
+    fn page(&self, statuses: &Spanned<String>, file: &Spanned<FilePath>) -> Option<(Statuses, At<PathBuf>)> {
+        let path = self.path(file);
+        let page = path.clone();
+        self.later(move |file| error_page(file, &page).map(drop));
+        Some((self.parsed(statuses)?, path))
     }
 
     pub(super) fn sticky(&self, raw: &RawSticky) -> StickyCookie {
-        StickyCookie { name: self.at(raw.cookie.clone()), ttl: raw.ttl, secret: self.path(&raw.secret) }
+        let cookie = StickyCookie { name: self.at(raw.cookie.clone()), ttl: raw.ttl, secret: self.path(&raw.secret) };
+        if self.is_real(&raw.cookie) && self.is_real(&raw.secret) {
+            let cookie = cookie.clone();
+            self.later(move |file| cookie.load(file).map(drop));
+        }
+        cookie
     }
 
-    pub(super) fn redirect(&self, raw: &RawRedirect) -> Result<Redirect, Wrong> {
+    pub(super) fn redirect(&self, raw: &RawRedirect) -> Option<Redirect> {
         let redirect = Redirect::new(raw.to.get_ref(), raw.status);
-        redirect.or_else(|error| self.wrong(&raw.to, format!("\"{}\": {error}", raw.to.get_ref())))
+        redirect.map_or_else(|error| self.wrong(&raw.to, format!("\"{}\": {error}", raw.to.get_ref())), Some)
     }
 
-    pub(super) fn rules(&self, request: &RawRequestRules, response: &RawResponseRules) -> Result<Rules, Wrong> {
-        let host = request.host.as_ref().map(|host| match host.get_ref().parse::<Authority>() {
-            Ok(authority) if !authority.as_str().contains('@') => Ok(authority),
+    pub(super) fn rules(&self, request: &RawRequestRules, response: &RawResponseRules) -> Option<Rules> {
+        let host = optional(request.host.as_ref(), |host| match host.get_ref().parse::<Authority>() {
+            Ok(authority) if !authority.as_str().contains('@') => Some(authority),
             _ => self.wrong(host, format!("\"{}\" is not a host, with or without a port", host.get_ref())),
         });
-        Ok(Rules {
-            request: self.header_rules(&request.remove, &request.set, &request.append)?,
-            host: host.transpose()?,
-            response: self.header_rules(&response.remove, &response.set, &response.append)?,
-        })
+        let request = self.header_rules(&request.remove, &request.set, &request.append);
+        let response = self.header_rules(&response.remove, &response.set, &response.append);
+        Some(Rules { request: request?, host: host?, response: response? })
     }
 
-    fn header_rules(
-        &self,
-        remove: &[Spanned<String>],
-        set: &RawFields,
-        append: &RawFields,
-    ) -> Result<HeaderRules, Wrong> {
+    fn header_rules(&self, remove: &[Spanned<String>], set: &RawFields, append: &RawFields) -> Option<HeaderRules> {
         let mut rules = HeaderRules::default();
-        let wrong = |name: &Spanned<String>, error: InvalidRule| (self.line(name), error.to_string());
-        for name in remove {
-            rules.remove(name.get_ref()).map_err(|error| wrong(name, error))?;
-        }
-        for (name, value) in set {
-            rules.set(name.get_ref(), value.get_ref()).map_err(|error| wrong(name, error))?;
-        }
-        for (name, value) in append {
-            rules.append(name.get_ref(), value.get_ref()).map_err(|error| wrong(name, error))?;
-        }
-        Ok(rules)
+        let noted = |name: &Spanned<String>, result: Result<(), InvalidRule>| {
+            result.map_or_else(|error| self.wrong(name, error.to_string()), Some)
+        };
+        let mut results: Vec<_> = remove.iter().map(|name| noted(name, rules.remove(name.get_ref()))).collect();
+        results.extend(set.iter().map(|(name, value)| noted(name, rules.set(name.get_ref(), value.get_ref()))));
+        results.extend(append.iter().map(|(name, value)| noted(name, rules.append(name.get_ref(), value.get_ref()))));
+        each(results).map(|_| rules)
     }
 }
 
@@ -116,14 +115,19 @@ impl Shape {
     /// The pages, with the content of their files.
     pub(super) fn error_pages(&self, file: &ConfigFile) -> Result<ErrorPages, ConfigError> {
         let mut pages = ErrorPages::new(self.intercept);
-        for (statuses, path) in &self.pages {
-            let content = file.read_file(path)?.to_vec().into();
-            let content_type = watari_files::media_type(path.value.as_os_str().as_encoded_bytes());
-            let content_type = HeaderValue::try_from(content_type).map_err(|error| file.wrong(path.line, &error))?;
-            pages.add(*statuses, ErrorPage { content, content_type });
+        let loaded = self.pages.iter().map(|(statuses, path)| Ok((*statuses, error_page(file, path)?)));
+        for (statuses, page) in ConfigError::all(loaded)? {
+            pages.add(statuses, page);
         }
         Ok(pages)
     }
+}
+
+fn error_page(file: &ConfigFile, path: &At<PathBuf>) -> Result<ErrorPage, ConfigError> {
+    let content = file.read_file(path)?.to_vec().into();
+    let content_type = watari_files::media_type(path.value.as_os_str().as_encoded_bytes());
+    let content_type = HeaderValue::try_from(content_type).map_err(|error| file.wrong(path.line, &error))?;
+    Ok(ErrorPage { content, content_type })
 }
 
 impl StickyCookie {
