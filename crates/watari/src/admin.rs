@@ -19,7 +19,7 @@ use crate::config::Change;
 
 pub(crate) use client::{AskError, ask};
 pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
-pub(crate) use server::{BindError, Server};
+pub(crate) use server::{BindError, Server, missing_directory, require_directory};
 
 /// The version of the messages.
 pub(crate) const VERSION: u32 = 1;

@@ -48,6 +48,17 @@ pub(crate) enum BindError {
     System { path: PathBuf, cause: io::Error },
 }
 
+/// Refuses a path whose directory does not exist.
+pub(crate) fn require_directory(path: &Path) -> Result<(), BindError> {
+    let missing = |directory: &Path| BindError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() };
+    missing_directory(path).map_or(Ok(()), |directory| Err(missing(directory)))
+}
+
+/// The directory of `path`, if it does not exist.
+pub(crate) fn missing_directory(path: &Path) -> Option<&Path> {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir())
+}
+
 /// Removes the file of the socket when it is dropped.
 struct SocketFile(PathBuf);
 
@@ -56,11 +67,7 @@ impl Server {
     /// in a tokio runtime.
     pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
         let system = |cause| BindError::System { path: path.to_owned(), cause };
-        if let Some(directory) =
-            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-        {
-            return Err(BindError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() });
-        }
+        require_directory(path)?;
         remove_stale(path)?;
         let socket = private_socket(path).map_err(system)?;
         let file = SocketFile(path.to_owned());

@@ -262,7 +262,7 @@ fn at_end<T>(text_len: usize, value: T) -> Spanned<T> {
 }
 
 /// The path as messages show it: `agent.proxy.pool.name`.
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     let mut text = String::new();
     for step in path {
         match step {

@@ -17,6 +17,7 @@ use super::outline::Outline;
 use super::proxy::Proxy;
 use super::stamps::Stamps;
 use super::tables::roles;
+use crate::admin::{self, missing_directory};
 
 /// The content of a configuration's files, ready for use.
 pub(crate) struct Loaded {
@@ -97,8 +98,10 @@ impl Config {
     pub(crate) fn load(&self, metrics: &SiteMetrics) -> Result<Loaded, ConfigError> {
         let roles = roles(self.dispatcher.is_some(), self.agent.is_some());
         let identity = identity(&self.file, &self.node.name, &self.node.pki, &roles);
+        let admin = At { line: self.outline.admin_line(), value: self.node.admin.clone() };
+        let admin = admin_directory(&self.file, &admin);
         let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose();
-        let (identity, agent) = ConfigError::both(identity, agent)?;
+        let ((identity, ()), agent) = ConfigError::both(ConfigError::both(identity, admin), agent)?;
         Ok(Loaded { identity, roles, agent })
     }
 
@@ -269,6 +272,11 @@ pub(super) fn identity(
     Err(file.wrong(name.line, &sentence))
 }
 
+/// Refuses an administration socket in a directory that does not exist.
+pub(super) fn admin_directory(file: &ConfigFile, admin: &At<PathBuf>) -> Result<(), ConfigError> {
+    admin::require_directory(&admin.value).map_err(|error| file.wrong(admin.line, &error))
+}
+
 /// A certificate chain and its key, for the names in it, or as a default.
 pub(super) fn named_certificate(file: &ConfigFile, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
     let certificate = certificate(file, files)?;
@@ -322,5 +330,15 @@ pub(super) fn files(
 /// Checks the files of `[agent.sessions]`, to report a mistake before the agent starts. The agent reads them again.
 pub(super) fn session_files(file: &ConfigFile, outline: &Outline, sharing: &Sharing) -> Result<(), ConfigError> {
     let redis = sharing.redis.as_ref().map(RedisServer::settings).transpose();
-    redis.map(drop).map_err(|error| file.wrong(outline.line_of("agent.sessions.redis").unwrap_or(1), &error))
+    let line = |key: &str| outline.line_of(key).unwrap_or(1);
+    let redis = redis.map_err(|error| file.wrong(line("agent.sessions.redis"), &error));
+    let keys_file = sharing.keys_file.as_ref().map(|path| ("agent.sessions.keys_file", path));
+    let database = sharing.database.as_ref().map(|database| ("agent.sessions.database", &database.path));
+    let directories = keys_file.into_iter().chain(database).map(|(key, path)| {
+        let Some(directory) = missing_directory(path) else { return Ok(()) };
+        let sentence =
+            format!("cannot make {}: there is no directory {}; make it", path.display(), directory.display());
+        Err(file.wrong(line(key), &sentence))
+    });
+    ConfigError::both(ConfigError::all(directories), redis).map(drop)
 }

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::form::{Node, Path, PathStep};
+use super::form::{Node, Path, PathStep, shown};
 
 /// The changed parts.
 #[derive(Default)]
 pub(super) struct Mended {
     parts: BTreeSet<Part>,
+    /// The changed keys, as messages show them.
+    keys: BTreeSet<String>,
     /// The part of each line on which a value begins.
     lines: BTreeMap<usize, Part>,
 }
@@ -46,10 +48,16 @@ impl Mended {
     /// The value at `path` was removed, or a placeholder inserted.
     pub(super) fn add(&mut self, path: &Path) {
         let part = Part::of(path);
+        self.keys.insert(shown(path));
         if part != Part::Alone {
             let table = path.split_last().map_or(part, |(_, table)| Part::of(table));
             self.parts.extend([part, table]);
         }
+    }
+
+    /// Whether `key`, such as `node.admin`, was changed.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.contains(key)
     }
 
     /// Whether a mistake on this line may be a consequence of the changes. Placeholders have no line of their own.

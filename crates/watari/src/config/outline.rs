@@ -67,6 +67,11 @@ impl Outline {
         self.changes(other).iter().any(|change| is_below(&change.key, key))
     }
 
+    /// The line of the administration socket, or that of `[node]`.
+    pub(super) fn admin_line(&self) -> usize {
+        self.line_of("node.admin").or_else(|| self.line_of("node")).unwrap_or(1)
+    }
+
     /// The line of `key`, or the first line below it.
     pub(super) fn line_of(&self, key: &str) -> Option<usize> {
         self.0.iter().filter(|(path, _)| is_below(path, key)).map(|(_, entry)| entry.line).min()

@@ -18,6 +18,7 @@ use super::check::{Check, FileCheck, Wrong, each};
 use super::file::{At, ConfigError, ConfigFile};
 use super::form::{self, Form};
 use super::load;
+use super::mended::Mended;
 use super::model::{Agent, Config, Dispatcher, Log, Node, Site};
 use super::outline::Outline;
 use super::raw::{RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, THREADS_MAX};
@@ -53,7 +54,7 @@ impl Config {
         let Form { raw, mut mistakes, mended } = form::read(text);
         let Some(raw) = raw else { return Err((wrong(mistakes), Vec::new())) };
         let check = Check::new(file, text);
-        let config = check.config(raw);
+        let config = check.config(raw, &mended);
         let (found, file_checks) = check.finish();
         mistakes.extend(found.into_iter().filter(|(line, _)| !mended.may_cause(*line)));
         config.filter(|_| mistakes.is_empty()).ok_or_else(|| (wrong(mistakes), file_checks))
@@ -61,7 +62,7 @@ impl Config {
 }
 
 impl Check<'_> {
-    fn config(&self, raw: RawConfig) -> Option<Config> {
+    fn config(&self, raw: RawConfig, mended: &Mended) -> Option<Config> {
         let roles = if raw.dispatcher.is_none() && raw.agent.is_none() {
             self.wrong(&raw.node, "the node has no role: add [dispatcher] or [agent]")
         } else {
@@ -70,7 +71,7 @@ impl Check<'_> {
         let is_agent = raw.agent.is_some();
         let listeners = self.listeners(&raw);
         let join = self.join(&raw);
-        self.node_files(&raw);
+        self.node_files(&raw, mended);
         // Without a join rule the node cannot be used. The rest of the file is checked all the same.
         let node = self.node(raw.node.into_inner(), join.unwrap_or(Join::Configured));
         let peers = self.peers(&node.name.value, raw.peer);
@@ -95,12 +96,17 @@ impl Check<'_> {
     }
 
     /// Registers the checks of the files of `[node]`.
-    fn node_files(&self, raw: &RawConfig) {
+    fn node_files(&self, raw: &RawConfig, mended: &Mended) {
         let node = raw.node.get_ref();
         if self.is_real(&node.name) && self.is_real(&node.pki) {
             let (name, pki) = (self.at(node.name.clone()), self.path(&node.pki));
             let roles = roles(raw.dispatcher.is_some(), raw.agent.is_some());
             self.later(move |file| load::identity(file, &name, &pki, &roles).map(drop));
+        }
+        if !mended.has("node.admin") && !mended.has("node") {
+            let line = Outline::of(self.text).admin_line();
+            let admin = At { line, value: self.resolve(&node.admin.0) };
+            self.later(move |file| load::admin_directory(file, &admin));
         }
     }
 

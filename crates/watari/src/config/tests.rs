@@ -953,7 +953,9 @@ impl Disk {
 
     /// Loads the configuration. Removes the directory from errors.
     fn load(&self, parts: &[&str]) -> Result<Loaded, String> {
-        let config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
+        let mut config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
+        // The default directory may not exist here.
+        config.node.admin = self.path("admin.sock");
         config.load(&SiteMetrics::default()).map_err(|error| self.relative(&error))
     }
 
@@ -1083,7 +1085,9 @@ fn all_files_of_no_use_are_named() {
 24: b.ca: No such file
 24: b.key: No such file
 24: b.pem: No such file
-25: gone.secret: No such file";
+25: gone.secret: No such file
+30: cannot make gone/keys: there is no directory gone; make it
+31: cannot make gone/db: there is no directory gone; make it";
     let check = |shown: &str, expected: &str| {
         let lines: Vec<_> = shown.lines().map(|line| line.trim_start_matches("node.toml:")).collect();
         assert_eq!(lines.len(), expected.lines().count(), "{shown}");
@@ -1097,9 +1101,47 @@ fn all_files_of_no_use_are_named() {
     let wrong = rest.replace("pool = \"a\"", "pool = \"c\"") + "[log]\nlevle = \"info\"\n";
     fs::write(disk.path("node.toml"), [&node, &wrong].map(String::as_str).concat()).unwrap();
     let shown = disk.relative(&Config::read(&disk.path("node.toml")).unwrap_err());
-    let files = format!("{expected}\n27: there is no pool \"c\"");
-    let expected = format!("3: pki/n2.pem: No such file\n{files}\n33: [log] has no key \"levle\"");
+    let files = expected.replace("30: ", "27: there is no pool \"c\"\n30: ");
+    let admin = if Path::new(DEFAULT_ADMIN).parent().is_some_and(Path::exists) {
+        ""
+    } else {
+        "2: cannot make the admin socket\n"
+    };
+    let expected = format!("{admin}3: pki/n2.pem: No such file\n{files}\n33: [log] has no key \"levle\"");
     check(&shown, &expected);
+}
+
+/// The default of a key with a mistake is not checked.
+#[test]
+fn a_wrong_admin_socket_is_one_mistake() {
+    let disk = Disk::new();
+    for (node, expected) in [
+        (NODE.to_owned() + "admin = 5\n", "node.toml:5: expected a string in quotes, found 5 (node.admin)"),
+        (NODE.to_owned() + "admn = \"x\"\n", "node.toml:5: [node] has no key \"admn\": did you mean \"admin\"?"),
+        (NODE.replace("[node]", "[nod]"), "node.toml:1: unknown table [nod]: did you mean \"node\"?"),
+    ] {
+        fs::write(disk.path("node.toml"), [&node, AGENT, FILES].concat()).unwrap();
+        assert_eq!(disk.relative(&Config::read(&disk.path("node.toml")).unwrap_err()), expected);
+    }
+}
+
+#[test]
+fn the_directory_of_the_admin_socket_exists() {
+    let disk = Disk::new();
+    let admin = |path: &str| {
+        let config = [NODE, &format!("admin = \"{path}\"\n"), AGENT, FILES].concat();
+        let config = Config::parse(&disk.path("node.toml"), &config).unwrap();
+        config.load(&SiteMetrics::default()).map_err(|error| disk.relative(&error))
+    };
+    assert!(admin("admin.sock").is_ok());
+    // A file is no directory.
+    for directory in ["gone", "c.pem"] {
+        let expected = format!(
+            "node.toml:5: cannot make the admin socket {directory}/admin.sock: there is no directory {directory}; \
+             make it (systemd: RuntimeDirectory=watari), or set admin in [node]"
+        );
+        assert_eq!(admin(&format!("{directory}/admin.sock")).err().unwrap(), expected);
+    }
 }
 
 #[test]

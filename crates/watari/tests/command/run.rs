@@ -53,10 +53,11 @@ fn a_missing_directory_of_the_admin_socket_is_named_with_its_key() {
     let path = dir.path().join("n1.toml");
     let config = fs::read_to_string(&path).unwrap().replace("n1.sock", "gone/n1.sock");
     fs::write(&path, config).unwrap();
-    let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(1);
-    let expected = "watari: cannot make the admin socket gone/n1.sock: there is no directory gone; make it \
+    let expected = "watari: n1.toml:5: cannot make the admin socket gone/n1.sock: there is no directory gone; make it \
                     (systemd: RuntimeDirectory=watari), or set admin in [node]";
-    assert_eq!(refused, expected);
+    for arguments in [&["run", "--config", "n1.toml", "--check"][..], &["run", "--config", "n1.toml"]] {
+        assert_eq!(watari(dir.path(), arguments).refused(2), expected);
+    }
 }
 
 #[test]
