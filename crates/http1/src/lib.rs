@@ -1,0 +1,27 @@
+//! HTTP/1.1 and HTTP/1.0 as bytes in and bytes out (RFC 9112). Nothing here opens a socket, reads a clock, or stores a
+//! byte of a message: the caller owns the buffers, and the state of a connection is a small value.
+//!
+//! ```text
+//!   input --> Server::parse_request --> http::request::Parts      http::response::Parts --> Server::start_response --> out
+//!         --> Server::decode        --> ranges of the input                     lengths --> Server::encode, finish --> framing
+//! ```
+//!
+//! * [`Server`]: a connection's state, with a receiving and a sending half.
+//! * [`RequestHead`] and [`ResponseHead`]: heads that borrow the input, for callers that need no `HeaderMap`.
+//! * [`Decoder`] and [`Encoder`]: the framing of content.
+//!
+//! A caller gives each function the bytes that it has not consumed yet, in order. A function that needs more input
+//! consumes nothing, or says how much it consumed, and gets the rest again with more bytes behind it.
+
+mod content;
+mod fault;
+mod head;
+mod limits;
+mod server;
+mod write;
+
+pub use content::{Content, ContentSize, Decoded, Decoder, Encoder, Framed};
+pub use fault::{ContentFault, Misuse, RequestFault, ResponseFault, Truncated};
+pub use head::{FIELDS_ON_STACK, Field, FieldRoom, HeadEnd, RequestHead, ResponseHead, field_room};
+pub use limits::Limits;
+pub use server::{Next, Refused, Request, Server};
