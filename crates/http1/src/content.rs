@@ -5,9 +5,13 @@ mod decoder;
 mod encoder;
 mod trailers;
 
+pub(crate) use chunked::Control;
+pub(crate) use decoder::Stage;
 pub use decoder::{Decoded, Decoder};
 pub use encoder::{Encoder, Framed};
 pub(crate) use trailers::may_be_trailer;
+
+use crate::fault::Misuse;
 
 /// How the content of a message is framed (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,4 +42,22 @@ pub enum ContentSize {
     Known(u64),
     /// The `Content-Length` in the head is its length. Without one, the length is unknown.
     Unknown,
+}
+
+impl ContentSize {
+    pub(crate) fn known(self) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Known(length) => Some(length),
+            Self::Unknown => None,
+        }
+    }
+
+    /// The length of the content, with the `Content-Length` that is given in the head.
+    pub(crate) fn settle(self, given: Option<u64>) -> Result<Option<u64>, Misuse> {
+        match (self.known(), given) {
+            (Some(known), Some(given)) if known != given => Err(Misuse::LengthDiffers),
+            (known, given) => Ok(known.or(given)),
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::state::STATE_LEN;
+
 /// The client's fault: its request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestFault {
@@ -180,4 +182,16 @@ pub enum Misuse {
     Method,
     #[error("the request names no host, or several")]
     Host,
+}
+
+/// The exporter's fault: bytes are no state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    #[error("the state has {0} bytes, not {STATE_LEN}")]
+    Len(usize),
+    #[error("the format {0} of the state is not known")]
+    UnknownFormat(u8),
+    /// With the name of the field.
+    #[error("the state is impossible: {0}")]
+    Impossible(&'static str),
 }

@@ -25,3 +25,6 @@ pub(crate) const EXTENSION_BYTES_MAX: u32 = 16 << 10;
 
 /// The digits of a chunk size. A size of 64 bits has as many, and leading zeros count.
 pub(crate) const SIZE_DIGITS_MAX: u8 = 16;
+
+/// The informational responses to one request.
+pub(crate) const INFORMATIONAL_MAX: u8 = 16;

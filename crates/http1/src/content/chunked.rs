@@ -28,7 +28,7 @@ use crate::limits::{EXTENSION_BYTES_MAX, SIZE_DIGITS_MAX};
 
 /// Where in the coding the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(crate) enum Control {
     Size,
     Digits { size: u64, digits: u8 },
     Padding { size: u64 },

@@ -19,13 +19,13 @@ use crate::limits::Limits;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoder {
-    pub(super) stage: Stage,
+    pub(crate) stage: Stage,
     /// Bytes of chunk extensions so far.
-    pub(super) extension_bytes: u32,
+    pub(crate) extension_bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// The content has a length. This many bytes are to come, more than 0.
     Length(u64),
     UntilClose,

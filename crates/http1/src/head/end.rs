@@ -37,6 +37,15 @@ impl HeadEnd {
         false
     }
 
+    /// The bytes that contain no end, for an export.
+    pub(crate) fn scanned(self) -> usize {
+        self.scanned
+    }
+
+    pub(crate) fn at(scanned: usize) -> Self {
+        Self { scanned }
+    }
+
     /// Whether a head has begun to arrive.
     pub(crate) fn has_begun(self) -> bool {
         self.scanned > 0

@@ -26,9 +26,9 @@ pub struct ResponseHead<'a, 'r> {
 impl<'a, 'r> ResponseHead<'a, 'r> {
     /// Parses a head. `input` begins with its first byte and may continue after its end. `None`: it is incomplete.
     pub fn parse(input: &'a [u8], room: &'r mut [MaybeUninit<Field<'a>>]) -> Result<Option<Self>, ResponseFault> {
-        // Only a request may follow empty lines (RFC 9112, section 2.2).
+        // `httparse` skips empty lines, but only a request may follow them (RFC 9112, section 2.2).
         if matches!(input, [b'\r' | b'\n', ..]) {
-            return Err(ResponseFault::StatusLine);
+            return Err(ResponseFault::Version);
         }
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -143,7 +143,7 @@ mod tests {
             ("HTTP/1.1  200 OK", ResponseFault::StatusLine),
             ("HTTP/2.0 200 OK", ResponseFault::Version),
             ("SSH-2.0-OpenSSH_9.2", ResponseFault::Version),
-            ("\r\nHTTP/1.1 200 OK", ResponseFault::StatusLine),
+            ("\r\nHTTP/1.1 200 OK", ResponseFault::Version),
             ("HTTP/1.1 200 OK\r\n folded: x", ResponseFault::FieldLine),
             ("HTTP/1.1 200 OK\r\na : x", ResponseFault::FieldLine),
         ] {
