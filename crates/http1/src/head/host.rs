@@ -1,6 +1,6 @@
 //! The syntax of a host with an optional port (RFC 9110, section 7.2; RFC 3986, section 3.2).
 
-use memchr::{memchr, memchr_iter};
+use memchr::memchr_iter;
 
 /// Whether `value` names a host. Refuses user information (RFC 9110, section 4.2.4), an empty host, percent-encoding
 /// and ports that are not numbers.
@@ -8,27 +8,31 @@ use memchr::{memchr, memchr_iter};
 /// Each value that is accepted is an `http::uri::Authority`.
 pub(super) fn is_host(value: &[u8]) -> bool {
     let (is_valid, rest) = if let Some(literal) = value.strip_prefix(b"[") {
-        let Some(end) = memchr(b']', literal) else { return false };
+        let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
         (is_address(&literal[..end]), &literal[end + 1..])
     } else {
-        let end = memchr(b':', value).unwrap_or(value.len());
-        (is_name(&value[..end]), &value[end..])
+        let end = value.iter().position(|byte| !IN_NAME[usize::from(*byte)]).unwrap_or(value.len());
+        (end > 0, &value[end..])
     };
-    is_valid && matches!(rest, [] | [b':', ..]) && rest.iter().skip(1).all(u8::is_ascii_digit)
+    is_valid && (rest.is_empty() || rest[0] == b':' && rest[1..].iter().all(u8::is_ascii_digit))
 }
 
-/// `reg-name` without percent-encoding, not empty. It includes IPv4 addresses.
-fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || is_mark(*byte))
-}
-
-/// The `unreserved` and `sub-delims` that are not alphanumeric.
-fn is_mark(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
-    )
-}
+/// The bytes of a `reg-name` without percent-encoding: `unreserved` and `sub-delims`. IPv4 addresses consist of them,
+/// too. A table, because each request has a host.
+const IN_NAME: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0u8);
+    loop {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+            );
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
 
 /// The bytes of an IPv6 address, at most 8 groups.
 fn is_address(address: &[u8]) -> bool {
