@@ -2,88 +2,93 @@
 //!
 //! ```text
 //!  leg ── preface ──┬─ New ──▶ handshake ──┬──────────────────────────▶ serve ──▶ end
-//!          ▲        │                      └─▶ departure ── aborted ──────▲
+//!          ▲        │                      └─▶ source ──── aborted ───────▲
 //!          │        │                             │ committed: destroyed  │
-//!          │        └─ Commit ──▶ arrivals ───────┼───── activate ────────┘
+//!          │        └─ Commit ──▶ target ─────────┼───── activate ────────┘
 //!          │                         ▲            │
 //!          │   another agent's Ship ─┘            ├─▶ Ship to another agent
 //!          └───── the leg, if it is kept ─────────┴─────────────────────── end
 //! ```
 //!
-//! * `legs` accepts legs and reads their prefaces, several on a leg that is kept.
+//! * `accept` accepts legs and reads their prefaces, several on a leg that is kept.
+//! * `connection::driver` carries a connection from state to state: its table is the map of the rest.
+//! * `handoff::source` gives a connection away and drives `watari_handoff::Source`. `handoff::target` holds shipped
+//!   connections until the dispatcher decides, and drives `watari_handoff::Target`.
 //! * `sessions` shares session state with the other agents, so that clients can resume at any of them.
-//! * `handshake` drives the handshake of a new connection. `early_data` drives the rest of it below `serve_http` if the
-//!   client sends early data.
-//! * `strict` and `requests` refuse malformed requests.
-//! * `departure` gives a connection away and drives `watari_handoff::Source`.
-//! * `arrivals` holds shipped connections until the dispatcher decides, and drives `watari_handoff::Target`.
-//! * `serve_http` runs HTTP over the connection, and `tunnel` relays after an upgrade. `serve` ends the connection so that
-//!   the client can detect an incomplete response, or lets it move.
-//! * `ending` announces the end of a connection, and receives whether its leg is kept.
+//!
+//! # Layout
+//!
+//! A folder imports only from folders below it in this list, and no two files import from each other:
+//!
+//! ```text
+//!  lib           composition: the agent, its timers, dispatch of the mesh's messages
+//!  accept        legs, their prefaces, the keys that authenticate these
+//!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
+//!  handoff       source, target, announced ends, the registry of live connections
+//!  sessions      settings, status, ticket keys, stored sessions, their search
+//!  settings      what a reload can change: limits, TLS, content
+//!  node          messages to peers, metrics, slots
+//! ```
+//!
+//! Only this file has all parts. Each other part has the capabilities that it uses: `Peers` (send to the mesh),
+//! `CurrentSettings`, `Metrics`, `Slots`, `Registry` (live connections), `SessionService`, `Endings`, `Departures`,
+//! `Arrivals`. A module returns what it has reached (`HandshakeOutcome`, `Served`, `Outcome`), and its caller decides
+//! the next state.
 
-mod activity;
-mod arrivals;
-mod borrowed_stream;
-mod client_end;
-mod departure;
-mod early_data;
-mod ending;
-mod handshake;
-mod keys;
-mod legs;
-mod lingering;
-mod live;
-mod metrics;
-mod places;
-mod requests;
-mod serve;
-mod serve_http;
+mod accept;
+mod connection;
+mod handoff;
+mod node;
 mod sessions;
 mod settings;
-mod site;
-mod stalls;
-mod strict;
-mod tls;
-mod tunnel;
 
 use std::io;
 use std::net::TcpListener;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::registry::Registry;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, interval, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
-use watari_mesh::{Event, Mesh, SendError};
+use watari_mesh::{Event, Mesh};
 use watari_proxy::Proxy;
-use watari_sys::{Unidentified, UnidentifiedLimits};
-use watari_values::setting::{As, Span, Within};
+use watari_sys::Unidentified;
 use watari_values::{ConnectionStatus, NodeName, Role};
 use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message};
 
-use crate::arrivals::Arrivals;
-use crate::departure::{Departures, DispatcherMessage};
-use crate::ending::Endings;
-use crate::keys::LegKeys;
-use crate::live::LiveTable;
-use crate::metrics::Metrics;
-use crate::places::Places;
-pub use crate::sessions::{
-    DatabaseFile, DatabaseStatus, HandshakeCounts, Mode, RedisServer, RedisStatus, RotationError, SessionStatus,
-    Sharing, session_message_to_wire, ticket_seeds_to_wire,
-};
-use crate::sessions::{Sessions, session_message_from_wire};
-use crate::settings::Current;
-pub use crate::settings::Settings;
-pub use crate::site::{NoProxy, Site};
-use crate::stalls::{LOOKS_PER_TIMEOUT, Transfers};
-pub use crate::tls::{Listener, Tls};
+use crate::accept::leg_keys::LegKeys;
+use crate::accept::legs::Legs;
+use crate::connection::driver::Connections;
+use crate::connection::handshake::Handshakes;
+use crate::connection::requests::Requests;
+use crate::connection::serve::Serving;
+use crate::connection::serve_http::Http;
+use crate::connection::stalls::{LOOKS_PER_TIMEOUT, Transfers};
+use crate::handoff::ending::Endings;
+use crate::handoff::registry::Registry;
+use crate::handoff::source::{Departures, DispatcherMessage};
+use crate::handoff::target::Arrivals;
+use crate::node::metrics::Metrics;
+use crate::node::peers::Peers;
+use crate::node::slots::Slots;
+use crate::sessions::service::SessionService;
+use crate::sessions::wire::session_message_from_wire;
+use crate::settings::current::CurrentSettings;
+
 pub use watari_session_stores::{RedisCounters, WriterCounters};
+
+pub use crate::node::metrics::HandshakeCounts;
+pub use crate::sessions::database::{DatabaseFile, DatabaseStatus};
+pub use crate::sessions::redis::{RedisServer, RedisStatus};
+pub use crate::sessions::sharing::{Mode, Sharing};
+pub use crate::sessions::status::SessionStatus;
+pub use crate::sessions::tickets::RotationError;
+pub use crate::sessions::wire::{session_message_to_wire, ticket_seeds_to_wire};
+pub use crate::settings::current::Settings;
+pub use crate::settings::limits::Limits;
+pub use crate::settings::site::{NoProxy, Site};
+pub use crate::settings::tls::{Listener, Tls};
 
 pub struct Config {
     /// The name of this node.
@@ -92,130 +97,6 @@ pub struct Config {
     pub settings: Settings,
     /// How sessions are shared.
     pub sharing: Sharing,
-}
-
-/// The limits of an agent. Every wait has a time limit.
-// `[agent.limits]` of a configuration file: the documentation of a field is that of its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Connections at a time, including those in their handshake or held for a decision. The agent resets further ones,
-    /// and refuses further moves to it. The same number of legs from known addresses may wait for their preface. Known
-    /// addresses are those of members, and those from which an authenticated preface has come within the last hour.
-    #[serde(with = "As::<NonZeroUsize>")]
-    pub connections_max: usize,
-    /// Legs from unknown addresses that may wait for their preface. For a newer leg, the agent resets the oldest leg of
-    /// the address with the most legs.
-    #[serde(with = "As::<Within<1, 65_536>>")]
-    pub unidentified_max: usize,
-    /// Legs from one unknown address (IPv6: a network of 64 bits) that may wait for their preface. For a newer leg, the
-    /// agent resets the oldest.
-    #[serde(with = "As::<Within<1, 65_536>>")]
-    pub unidentified_per_address_max: usize,
-    /// Requests in progress at a time, over all connections. The agent answers further ones with 503. A response is in
-    /// progress until the client has taken it: each may hold an open file and some 200 KiB.
-    #[serde(with = "As::<NonZeroUsize>")]
-    pub requests_max: usize,
-    /// The longest head of a request in bytes. For HTTP/2 it limits the field section, with 32 bytes of overhead for
-    /// each field (RFC 9113, section 6.5.2). The agent answers longer ones with 431.
-    #[serde(with = "As::<Within<8_192, 1_048_576>>")]
-    pub head_bytes_max: usize,
-    /// The most fields of a request. The agent answers requests with more with 431.
-    #[serde(with = "As::<Within<1, 1_000>>")]
-    pub head_fields_max: usize,
-    /// The longest path of a request with its query, in bytes. The agent answers longer ones with 414.
-    #[serde(with = "As::<NonZeroUsize>")]
-    pub target_bytes_max: usize,
-    /// Connections from other agents that are held for a decision at a time. The agent refuses further ones.
-    #[serde(with = "As::<NonZeroUsize>")]
-    pub held_max: usize,
-    /// Idle legs that are kept for other connections. The agent closes further ones.
-    pub idle_legs_max: usize,
-    /// The time from the preface to the end of the handshake.
-    #[serde(with = "As::<Span>")]
-    pub handshake_timeout: Duration,
-    /// The time without a request on a connection that has none in progress. Also the time for a request's head to be
-    /// complete.
-    #[serde(with = "As::<Span>")]
-    pub keep_alive_timeout: Duration,
-    /// The time for the client to take the next piece of a response (at most 64 KiB), or to send the next piece of a
-    /// request. After it, the agent cuts the connection. If the connection has other HTTP/2 requests, it cuts it when
-    /// these are over.
-    #[serde(with = "As::<Span>")]
-    pub transfer_timeout: Duration,
-    /// The time without a byte in either direction on a connection or HTTP/2 stream that is a tunnel to an origin, as
-    /// after an upgrade (WebSocket).
-    #[serde(with = "As::<Span>")]
-    pub tunnel_timeout: Duration,
-    /// The time for the client to take the last bytes, and to end its own stream.
-    #[serde(with = "As::<Span>")]
-    pub end_timeout: Duration,
-
-    // The rest is not configurable.
-    /// Bytes of client data held with connections that are held for a decision.
-    #[serde(skip)]
-    pub held_bytes_max: usize,
-    /// The time from accepting a leg to its preface. It has to be longer than a dispatcher's `move_timeout`, because a
-    /// move begins with connecting a leg.
-    #[serde(skip)]
-    pub preface_timeout: Duration,
-    /// How long an idle leg waits for another connection. It has to be much longer than a dispatcher keeps the leg.
-    #[serde(skip)]
-    pub idle_leg_timeout: Duration,
-    /// How long a connection given away waits for the decision before it is destroyed. It has to be longer than a
-    /// dispatcher's `move_timeout`.
-    #[serde(skip)]
-    pub fence_timeout: Duration,
-    /// How long a held connection waits for the decision before it is dropped. It has to be longer than
-    /// `fence_timeout`: the target may get the connection for as long as the source may get it back.
-    #[serde(skip)]
-    pub hold_timeout: Duration,
-    /// The interval at which the agent repeats a proposal, or the announcement of a stream's end.
-    #[serde(skip)]
-    pub retry_interval: Duration,
-    /// The age at which a leg key is replaced.
-    #[serde(skip)]
-    pub leg_key_lifetime: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 8_000,
-            unidentified_max: 1_024,
-            unidentified_per_address_max: 64,
-            requests_max: 2_048,
-            head_bytes_max: 64 << 10,
-            head_fields_max: 100,
-            target_bytes_max: 16 << 10,
-            held_max: 1_024,
-            idle_legs_max: 1_024,
-            handshake_timeout: Duration::from_secs(10),
-            keep_alive_timeout: Duration::from_mins(1),
-            transfer_timeout: Duration::from_mins(2),
-            tunnel_timeout: Duration::from_hours(1),
-            end_timeout: Duration::from_secs(10),
-            held_bytes_max: 64 << 20,
-            preface_timeout: Duration::from_secs(10),
-            idle_leg_timeout: Duration::from_mins(1),
-            fence_timeout: Duration::from_secs(15),
-            hold_timeout: Duration::from_secs(30),
-            retry_interval: Duration::from_millis(500),
-            leg_key_lifetime: Duration::from_mins(1),
-        }
-    }
-}
-
-impl Limits {
-    fn unidentified(&self) -> UnidentifiedLimits {
-        UnidentifiedLimits {
-            // A move connects a leg before it has a preface to send, so dispatchers may need one leg for each
-            // connection.
-            known_max: self.connections_max,
-            max: self.unidentified_max,
-            per_address_max: self.unidentified_per_address_max,
-        }
-    }
 }
 
 /// The longest interval at which an agent that is about to end repeats `Draining` and checks whether it is empty.
@@ -227,27 +108,22 @@ pub struct Agent {
     shared: Arc<AgentShared>,
 }
 
+/// The parts of the agent, as messages, timers and operators reach them. Only this file has it.
 struct AgentShared {
-    name: NodeName,
-    settings: Current,
-    mesh: Mesh,
-    metrics: Metrics,
-    keys: LegKeys,
-    sessions: Sessions,
-    /// A slot for each connection.
-    places: Arc<Places>,
-    /// A slot for each request in progress.
-    requests: Arc<Places>,
-    /// Bodies in transfer.
+    settings: Arc<CurrentSettings>,
+    metrics: Arc<Metrics>,
+    keys: Arc<LegKeys>,
+    sessions: Arc<SessionService>,
+    slots: Arc<Slots>,
+    request_slots: Arc<Slots>,
+    idle_leg_slots: Arc<Slots>,
     transfers: Arc<Transfers>,
-    /// Legs that wait for their preface.
     unidentified: Arc<Unidentified>,
-    /// A slot for each idle leg.
-    idle_legs: Arc<Places>,
-    live: LiveTable,
-    departures: Departures,
-    endings: Endings,
-    arrivals: Arrivals,
+    registry: Arc<Registry>,
+    departures: Arc<Departures>,
+    endings: Arc<Endings>,
+    arrivals: Arc<Arrivals>,
+    peers: Peers,
     reloaded: Notify,
 }
 
@@ -257,32 +133,17 @@ impl Agent {
         config: Config,
         legs: TcpListener,
         mesh: Mesh,
-        registry: &mut Registry,
+        registry: &mut prometheus_client::registry::Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
-        let limits = config.settings.limits;
         config.settings.site.start();
-        let shared = Arc::new(AgentShared {
-            keys: LegKeys::new(config.name.clone()),
-            sessions: Sessions::new(config.name.clone(), config.sharing)?,
-            name: config.name,
-            settings: Current::new(config.settings),
-            arrivals: Arrivals::default(),
-            places: Places::new(limits.connections_max),
-            requests: Places::new(limits.requests_max),
-            transfers: Arc::default(),
-            unidentified: Unidentified::new(limits.unidentified()),
-            idle_legs: Places::new(limits.idle_legs_max),
-            mesh,
-            metrics: Metrics::register(registry),
-            live: LiveTable::default(),
-            departures: Departures::default(),
-            endings: Endings::default(),
-            reloaded: Notify::new(),
-        });
-        legs::start(&shared, legs, shutdown)?;
-        tokio::spawn(sessions::keep_keys(shared.clone(), shutdown.clone()));
-        tokio::spawn(sessions::run_timer(shared.clone(), shutdown.clone()));
+        let metrics = Metrics::register(registry);
+        let shared = Arc::new(AgentShared::new(config, mesh, metrics)?);
+        shared.legs().start(legs, shutdown)?;
+        let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
+        tokio::spawn(async move { sessions.keep_keys(&until).await });
+        let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
+        tokio::spawn(async move { sessions.run_timer(&until).await });
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
         Ok(Self { shared })
     }
@@ -292,21 +153,21 @@ impl Agent {
         match event {
             Event::Up { peer, roles, .. } => {
                 if roles.contains(&Role::Dispatcher) {
-                    self.shared.keys.link_up(&self.shared, peer);
-                    self.shared.live.announce_all(&self.shared, peer);
-                    self.shared.arrivals.on_link_up(&self.shared, peer);
+                    self.shared.keys.link_up(peer);
+                    self.shared.registry.announce_all(peer);
+                    self.shared.arrivals.on_link_up(peer);
                 }
                 if roles.contains(&Role::Agent) {
-                    self.shared.sessions.link_up(&self.shared, peer);
+                    self.shared.sessions.link_up(peer);
                 }
             }
             Event::Down { peer, .. } => {
                 self.shared.keys.link_down(peer);
-                self.shared.sessions.link_down(&self.shared, peer);
+                self.shared.sessions.link_down(peer);
             }
             Event::Evicted { at, keys_by, .. } => {
-                if keys_by.as_ref() == Some(&self.shared.name) {
-                    self.shared.sessions.on_evicted(&self.shared, *at);
+                if keys_by.as_ref() == Some(self.shared.peers.name()) {
+                    self.shared.sessions.on_evicted(*at);
                 }
             }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
@@ -318,10 +179,10 @@ impl Agent {
     /// how many are left.
     pub async fn drain(&self, grace: Duration) -> usize {
         let shared = &self.shared;
-        let look = shared.limits().retry_interval.min(DRAIN_LOOK);
+        let look = shared.settings.limits().retry_interval.min(DRAIN_LOOK);
         let emptied = async {
             while {
-                shared.keys.send_all(shared, &AgentToDispatcher::Draining);
+                shared.keys.send_all(&AgentToDispatcher::Draining);
                 // Waits first: until dispatchers have the message, they send new clients here.
                 sleep(look).await;
                 self.occupied() > 0
@@ -334,7 +195,7 @@ impl Agent {
 
     /// The number of connections here: those served, those in their handshake, and those held for a decision.
     pub fn occupied(&self) -> usize {
-        self.shared.places.taken()
+        self.shared.slots.taken()
     }
 
     /// Replaces the settings. They apply to handshakes that begin from now on. Requires a tokio runtime.
@@ -343,14 +204,14 @@ impl Agent {
         settings.site.start();
         let (limits, shakes_hands) = (settings.limits, settings.tls.is_some());
         let before = shared.settings.set(settings);
-        shared.places.set_max(limits.connections_max);
+        shared.slots.set_max(limits.connections_max);
         shared.unidentified.set_limits(limits.unidentified());
-        shared.requests.set_max(limits.requests_max);
-        shared.idle_legs.set_max(limits.idle_legs_max);
+        shared.request_slots.set_max(limits.requests_max);
+        shared.idle_leg_slots.set_max(limits.idle_legs_max);
         shared.reloaded.notify_one();
         if shakes_hands != before.tls.is_some() {
             // A leg key also says whether the agent does handshakes.
-            shared.keys.rotate(shared);
+            shared.keys.rotate();
         }
     }
 
@@ -369,7 +230,7 @@ impl Agent {
 
     /// Makes new ticket keys, here and at all other agents. Tickets under older keys stay valid.
     pub fn rotate_ticket_keys(&self) -> Result<(), RotationError> {
-        self.shared.sessions.rotate(&self.shared)
+        self.shared.sessions.rotate()
     }
 
     /// Waits until sessions and ticket keys are written to their files, if files are configured.
@@ -379,21 +240,74 @@ impl Agent {
 
     /// The number of connections of `dispatcher` that are served here.
     pub fn connections_of(&self, dispatcher: &NodeName) -> usize {
-        self.shared.live.of(dispatcher)
+        self.shared.registry.of(dispatcher)
     }
 
     /// The connections served here.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        self.shared.live.statuses(&self.shared.name)
+        self.shared.registry.statuses()
     }
 }
 
 impl AgentShared {
-    fn limits(&self) -> Limits {
-        self.settings.get().limits
+    fn new(config: Config, mesh: Mesh, metrics: Metrics) -> io::Result<Self> {
+        let limits = config.settings.limits;
+        let peers = Peers::new(config.name, mesh);
+        let (settings, metrics) = (Arc::new(CurrentSettings::new(config.settings)), Arc::new(metrics));
+        let learned = metrics.ticket_seeds_learned.clone();
+        let sessions = Arc::new(SessionService::new(peers.clone(), config.sharing, learned)?);
+        let slots = Slots::new(limits.connections_max);
+        let registry = Arc::new(Registry::new(peers.clone()));
+        let departures = Departures::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone());
+        let arrivals = Arrivals::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone(), slots.clone());
+        Ok(Self {
+            keys: Arc::new(LegKeys::new(peers.clone(), settings.clone())),
+            sessions,
+            slots,
+            request_slots: Slots::new(limits.requests_max),
+            idle_leg_slots: Slots::new(limits.idle_legs_max),
+            transfers: Arc::default(),
+            unidentified: Unidentified::new(limits.unidentified()),
+            registry,
+            departures: Arc::new(departures),
+            endings: Arc::new(Endings::new(peers.clone(), settings.clone())),
+            arrivals: Arc::new(arrivals),
+            settings,
+            metrics,
+            peers,
+            reloaded: Notify::new(),
+        })
     }
 
-    fn on_message(self: &Arc<Self>, from: &NodeName, message: &Message) {
+    /// The part that accepts legs and drives connections.
+    fn legs(&self) -> Legs {
+        let (peers, settings, metrics) = (self.peers.clone(), self.settings.clone(), self.metrics.clone());
+        let (slots, transfers) = (self.request_slots.clone(), self.transfers.clone());
+        let requests = Arc::new(Requests::new(settings.clone(), metrics.clone(), slots, transfers));
+        let http = Http { peers: peers.clone(), settings: settings.clone(), requests };
+        let handshakes = Handshakes::new(peers.clone(), settings.clone(), metrics.clone(), self.sessions.clone());
+        let connections = Connections {
+            peers: peers.clone(),
+            handshakes: Arc::new(handshakes),
+            serving: Serving::new(http, settings.clone(), metrics.clone()),
+            registry: self.registry.clone(),
+            departures: self.departures.clone(),
+            endings: self.endings.clone(),
+        };
+        Legs {
+            peers,
+            settings,
+            metrics,
+            keys: self.keys.clone(),
+            slots: self.slots.clone(),
+            idle: self.idle_leg_slots.clone(),
+            unidentified: self.unidentified.clone(),
+            arrivals: self.arrivals.clone(),
+            connections,
+        }
+    }
+
+    fn on_message(&self, from: &NodeName, message: &Message) {
         match message {
             Message::DispatcherToAgent(message) => self.on_dispatcher_message(from, message),
             Message::AgentToAgent(message) => self.on_agent_message(from, message),
@@ -402,7 +316,7 @@ impl AgentShared {
         }
     }
 
-    fn on_dispatcher_message(self: &Arc<Self>, from: &NodeName, message: &DispatcherToAgent) {
+    fn on_dispatcher_message(&self, from: &NodeName, message: &DispatcherToAgent) {
         match message {
             DispatcherToAgent::Freeze(freeze) => {
                 let event = SourceEvent::Freeze { epoch: freeze.epoch, rx_offset: freeze.rx_offset };
@@ -420,61 +334,44 @@ impl AgentShared {
             DispatcherToAgent::Aborted(aborted) => {
                 let event = SourceEvent::Aborted(aborted.epoch, aborted.reason);
                 self.departures.send(from, aborted.connection, event);
-                self.arrivals.on_aborted(self, from, aborted);
+                self.arrivals.on_aborted(from, aborted);
             }
             DispatcherToAgent::Gone(connection) => {
                 self.departures.send(from, *connection, SourceEvent::Gone);
-                self.arrivals.on_gone(self, from, *connection);
+                self.arrivals.on_gone(from, *connection);
             }
-            DispatcherToAgent::Leave(leave) => self.live.leave(from, leave),
+            DispatcherToAgent::Leave(leave) => self.registry.leave(from, leave),
         }
     }
 
-    fn on_agent_message(self: &Arc<Self>, from: &NodeName, message: &AgentToAgent) {
+    fn on_agent_message(&self, from: &NodeName, message: &AgentToAgent) {
         match message {
-            AgentToAgent::Ship(ship) => self.arrivals.on_ship(self, ship),
-            AgentToAgent::Rest(rest) => self.arrivals.on_rest(self, rest),
-            AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
-            AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
+            AgentToAgent::Ship(ship) => self.arrivals.on_ship(ship),
+            AgentToAgent::Rest(rest) => self.arrivals.on_rest(rest),
+            AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(from, seeds),
+            AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(from, *seed),
             AgentToAgent::Session(message) => {
-                self.sessions.on_session_message(self, from, session_message_from_wire(message.clone()));
+                self.sessions.on_session_message(from, session_message_from_wire(message.clone()));
             }
         }
     }
-
-    /// Sends a message. Returns `false` if that is not possible now.
-    fn send(&self, to: &NodeName, message: impl Into<Message>) -> bool {
-        note_unsent(to, self.mesh.send(to, &message.into()))
-    }
-
-    /// Sends a message that no peer waits for, without hurry.
-    fn send_soon(&self, to: &NodeName, message: impl Into<Message>) {
-        note_unsent(to, self.mesh.send_soon(to, &message.into()));
-    }
-}
-
-fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
-    if let Err(error) = &sent {
-        tracing::debug!(peer = %to, %error, "message not sent");
-    }
-    sent.is_ok()
 }
 
 /// Drops connections that were held too long, replaces leg keys, and checks transfers for stalls.
 async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
-    let limits = shared.limits();
+    let limits = shared.settings.limits();
     let mut holds = interval(limits.retry_interval);
     let mut keys = interval(limits.leg_key_lifetime);
     let mut transfers = interval(limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
-            _ = holds.tick() => shared.arrivals.expire(&shared),
-            _ = keys.tick() => shared.keys.rotate(&shared),
+            _ = holds.tick() => shared.arrivals.expire(),
+            _ = keys.tick() => shared.keys.rotate(),
             _ = transfers.tick() => {
                 shared.metrics.transfers_stalled.inc_by(shared.transfers.look() as u64);
             }
             () = shared.reloaded.notified() => {
-                let limits = shared.limits();
+                let limits = shared.settings.limits();
                 retime(&mut holds, limits.retry_interval);
                 retime(&mut keys, limits.leg_key_lifetime);
                 retime(&mut transfers, limits.transfer_timeout / LOOKS_PER_TIMEOUT);

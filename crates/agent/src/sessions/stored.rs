@@ -17,14 +17,15 @@ use watari_values::{NodeName, SessionKey};
 
 use super::clock::Clock;
 use super::database::{DatabaseStatus, SealedDatabase};
+use super::sharing::{Mode, Sharing};
 use super::tickets::TicketRing;
 use super::wire::session_message_to_wire;
-use super::{Mode, Sharing};
-use crate::AgentShared;
+use crate::node::peers::Peers;
 
 /// The sessions in memory and in the file, and the tasks that wait for an exchange.
 pub(super) struct StoredSessions {
     clock: Clock,
+    peers: Peers,
     /// Sessions from before the process started, and those that memory has no room for.
     database: Option<SealedDatabase>,
     state: Mutex<ExchangeState>,
@@ -42,11 +43,11 @@ struct ExchangeState {
 }
 
 impl StoredSessions {
-    pub(super) fn new(name: NodeName, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
+    pub(super) fn new(peers: Peers, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
         let placement = if sharing.mode == Mode::Push { Placement::Push } else { Placement::Owner };
         let open = |file| SealedDatabase::open(file, Arc::clone(ring), clock);
         let database = sharing.database.as_ref().map(open).transpose()?;
-        let exchange = Exchange::new(name, placement, Store::new(sharing.memory_bytes));
+        let exchange = Exchange::new(peers.name().clone(), placement, Store::new(sharing.memory_bytes));
         let state = ExchangeState {
             exchange,
             puts: HashMap::new(),
@@ -54,24 +55,24 @@ impl StoredSessions {
             spends: HashMap::new(),
             looks_at: None,
         };
-        Ok(Self { clock, database, state: Mutex::new(state), changed: Notify::new() })
+        Ok(Self { clock, peers, database, state: Mutex::new(state), changed: Notify::new() })
     }
 
     /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
-    pub(super) async fn put(&self, shared: &AgentShared, sessions: Vec<(SessionKey, Session)>) {
+    pub(super) async fn put(&self, sessions: Vec<(SessionKey, Session)>) {
         if let Some(database) = &self.database {
             for (key, session) in &sessions {
                 database.put(*key, session);
             }
         }
         // The exchange has its own timeout. Its first result is enough.
-        self.run(shared, |exchange, now| exchange.put(now, sessions), |state| &mut state.puts).await;
+        self.run(|exchange, now| exchange.put(now, sessions), |state| &mut state.puts).await;
     }
 
     /// Searches for sessions, here and at the agents that store them. Returns the reason if some were not found.
-    pub(super) async fn get(&self, shared: &AgentShared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
+    pub(super) async fn get(&self, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         self.restore(keys).await;
-        let found = self.run(shared, |exchange, now| exchange.get(now, keys.to_vec()), |state| &mut state.gets).await;
+        let found = self.run(|exchange, now| exchange.get(now, keys.to_vec()), |state| &mut state.gets).await;
         let Some((sessions, outcome)) = found else { return (Vec::new(), Some(Miss::Unreachable)) };
         let miss = match outcome {
             Outcome::Complete => None,
@@ -83,15 +84,14 @@ impl StoredSessions {
     }
 
     /// Requests the approval for a use of the session from the agent that established it.
-    pub(super) async fn spend(&self, shared: &AgentShared, found: &FoundSession) -> Verdict {
-        let verdict = self.run(shared, |exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
+    pub(super) async fn spend(&self, found: &FoundSession) -> Verdict {
+        let verdict = self.run(|exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
         verdict.unwrap_or(Verdict::Unreachable)
     }
 
     /// Starts an exchange, and waits for its result.
     async fn run<Id: Eq + Hash, T>(
         &self,
-        shared: &AgentShared,
         begin: impl FnOnce(&mut Exchange, Now) -> (Id, Vec<Action>),
         waiting: impl FnOnce(&mut ExchangeState) -> &mut HashMap<Id, oneshot::Sender<T>>,
     ) -> Option<T> {
@@ -107,7 +107,7 @@ impl StoredSessions {
             }
             (ends, actions)
         };
-        self.act(shared, actions);
+        self.act(actions);
         timeout(WAIT_MAX, ends).await.ok()?.ok()
     }
 
@@ -160,23 +160,23 @@ impl StoredSessions {
     }
 
     /// Sets the linked agents.
-    pub(super) fn set_members(&self, shared: &AgentShared, agents: &BTreeSet<NodeName>) {
+    pub(super) fn set_members(&self, agents: &BTreeSet<NodeName>) {
         let actions = self.state().exchange.set_members(self.clock.now(), agents);
-        self.act(shared, actions);
+        self.act(actions);
     }
 
-    pub(super) fn on_message(&self, shared: &AgentShared, from: &NodeName, message: Message) {
+    pub(super) fn on_message(&self, from: &NodeName, message: Message) {
         let put: Vec<SessionKey> = match &message {
             Message::Request(_, Request::Put(sessions)) => sessions.iter().map(|sent| sent.key).collect(),
             _ => Vec::new(),
         };
         let actions = self.state().exchange.on_message(self.clock.now(), from, message);
         self.store(put.into_iter());
-        self.act(shared, actions);
+        self.act(actions);
     }
 
     /// Repeats messages that were not answered, until it is dropped.
-    pub(super) async fn run_timer(&self, shared: &AgentShared) {
+    pub(super) async fn run_timer(&self) {
         let mut expiry = interval(EXPIRY);
         loop {
             let next = {
@@ -193,7 +193,7 @@ impl StoredSessions {
             tokio::select! {
                 () = due => {
                     let actions = self.state().exchange.on_timer(self.clock.now());
-                    self.act(shared, actions);
+                    self.act(actions);
                 }
                 () = self.changed.notified() => {}
                 _ = expiry.tick() => self.state().exchange.expire(self.clock.now()),
@@ -208,13 +208,13 @@ impl StoredSessions {
         (store.len(), store.bytes())
     }
 
-    fn act(&self, shared: &AgentShared, actions: Vec<Action>) {
+    fn act(&self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Send(to, message) => {
-                    shared.send(&to, session_message_to_wire(message));
+                    self.peers.send(&to, session_message_to_wire(message));
                 }
-                Action::SendSoon(to, message) => shared.send_soon(&to, session_message_to_wire(message)),
+                Action::SendSoon(to, message) => self.peers.send_soon(&to, session_message_to_wire(message)),
                 // The waiting task may have ended.
                 Action::Stored(id) => {
                     let waits = self.state().puts.remove(&id);

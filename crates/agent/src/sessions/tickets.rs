@@ -6,12 +6,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use watari_handshake::{Found, Miss, PolicyId, SessionSource, Tickets};
-use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session, TicketSeed};
+use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session, TicketSeed, TooManySeeds};
 use watari_values::{NodeName, SecretBytes, SessionKey, TicketSeedId};
 use zeroize::Zeroizing;
 
 use super::clock::Clock;
-use super::{RotationError, Sharing};
 
 /// Seals tickets, and opens those of all agents whose keys it has.
 pub(super) struct TicketRing {
@@ -23,9 +22,10 @@ pub(super) struct TicketRing {
 }
 
 impl TicketRing {
-    pub(super) fn new(sharing: &Sharing, clock: Clock) -> io::Result<Self> {
-        let period = (sharing.lifetime / EPOCHS).max(PERIOD_MIN);
-        let settings = RingSettings { lifetime: sharing.lifetime, period, activation_delay: ACTIVATION_DELAY };
+    /// `lifetime`: how long a session can be resumed after its handshake.
+    pub(super) fn new(lifetime: Duration, clock: Clock) -> io::Result<Self> {
+        let period = (lifetime / EPOCHS).max(PERIOD_MIN);
+        let settings = RingSettings { lifetime, period, activation_delay: ACTIVATION_DELAY };
         let (sealer, jitter) = (random()?, random::<2>()?);
         Ok(Self {
             ring: RwLock::new(Ring::new(settings, *sealer, clock.unix_s())),
@@ -170,6 +170,20 @@ fn random<const LEN: usize>() -> io::Result<Zeroizing<[u8; LEN]>> {
     Ok(bytes)
 }
 
+/// The reason that ticket keys were not rotated.
+#[derive(Debug, thiserror::Error)]
+pub enum RotationError {
+    /// Too many seeds were made within a lifetime.
+    #[error(transparent)]
+    TooOften(#[from] TooManySeeds),
+    /// The system provides no randomness.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+    /// The mode needs no ticket keys.
+    #[error("mode `{0}` has no ticket keys: a ticket only names a session that agents store")]
+    NoKeys(&'static str),
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -180,7 +194,7 @@ mod tests {
     #[test]
     fn an_eviction_takes_new_keys_unless_it_is_older_than_they_are() {
         let clock = Clock::start();
-        let tickets = TicketRing::new(&Sharing::default(), clock).unwrap();
+        let tickets = TicketRing::new(Duration::from_hours(12), clock).unwrap();
         let (now, long) = (clock.unix_s(), PERIOD_MIN.as_secs());
         assert!(!tickets.are_newer_than(now - 10 * long));
         tickets.rotate().unwrap();

@@ -1,0 +1,4 @@
+//! Legs: their prefaces, the keys that authenticate these, and what a leg carries next.
+
+pub(crate) mod leg_keys;
+pub(crate) mod legs;

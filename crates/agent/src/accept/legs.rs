@@ -1,0 +1,214 @@
+//! Accepts legs from dispatchers.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use watari_handoff::TargetEvent;
+use watari_sys::{CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp};
+use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
+
+use super::leg_keys::LegKeys;
+use crate::connection::driver::Connections;
+use crate::handoff::target::Arrivals;
+use crate::node::metrics::{Counted, Metrics};
+use crate::node::peers::Peers;
+use crate::node::slots::{Slot, Slots};
+use crate::settings::current::CurrentSettings;
+
+/// Accepts legs, and gives each connection on them to the part that drives it.
+pub(crate) struct Legs {
+    pub(crate) peers: Peers,
+    pub(crate) settings: Arc<CurrentSettings>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keys: Arc<LegKeys>,
+    /// A slot for each connection.
+    pub(crate) slots: Arc<Slots>,
+    /// A slot for each idle leg.
+    pub(crate) idle: Arc<Slots>,
+    /// Legs that wait for their preface.
+    pub(crate) unidentified: Arc<Unidentified>,
+    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) connections: Connections,
+}
+
+impl Legs {
+    /// Starts accepting legs until `shutdown`.
+    pub(crate) fn start(self, listener: std::net::TcpListener, shutdown: &CancellationToken) -> io::Result<()> {
+        // No user timeout: a dispatcher stops reading while its client does, and that must not end the leg.
+        tcp::prepare_listener(&listener, None)?;
+        let legs = Arc::new(self);
+        accept_until(shutdown, listener, "a leg", move |leg, from| legs.admit(leg, from)).map(drop)
+    }
+
+    fn admit(self: &Arc<Self>, leg: TcpStream, from: SocketAddr) {
+        let place = self.unidentified.enter(from.ip(), self.peers.is_address_of_member(from.ip()));
+        let legs = self.clone();
+        tokio::spawn(async move { legs.attend(leg, place).await });
+    }
+
+    /// Takes connections from a leg, one after the other, for as long as it becomes free again.
+    async fn attend(&self, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
+        let waiting = Waiting::Unidentified(place.0, place.1);
+        let mut free = self.take(leg, Vec::with_capacity(PREFACE_LEN_MAX), waiting).await;
+        while let Some(leg) = free {
+            let Some((leg, received, idle)) = self.wait_idle(leg).await else { return };
+            free = self.take(leg, received, Waiting::Idle(idle)).await;
+        }
+    }
+
+    /// Waits on an idle leg for the next connection, and returns the first bytes of its preface. Otherwise closes the
+    /// leg, by FIN: it carries no stream that a FIN could make look complete.
+    async fn wait_idle(&self, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Slot)> {
+        let idle = self.idle.take()?;
+        let _counted = Counted::one_more(&self.metrics.legs_idle);
+        // The dispatcher has read everything written before, so the send buffer has room.
+        leg.try_write(&[LEG_FREE]).ok().filter(|written| *written == 1)?;
+        let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
+        let mut limited = (&mut leg).take(PREFACE_LEN_MAX as u64);
+        let first = tokio::time::timeout(self.settings.limits().idle_leg_timeout, limited.read_buf(&mut received));
+        first.await.ok()?.ok().filter(|read| *read > 0)?;
+        tcp::reset_on_close(&leg);
+        Some((leg, received, idle))
+    }
+
+    /// Takes one connection from a leg and handles it. `received` has the first bytes of its preface. The leg counts
+    /// under `waiting` until the preface is complete. Returns the leg if it is free afterwards.
+    async fn take(&self, mut leg: TcpStream, received: Vec<u8>, waiting: Waiting) -> Option<TcpStream> {
+        let opened = self.open(&mut leg, received, waiting).await;
+        let opened = opened.inspect_err(|refusal| self.refuse(&leg, refusal)).ok()?;
+        let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
+        match preface.kind.clone() {
+            Kind::New { bulk } => {
+                let Some(_slot) = self.slots.take() else {
+                    self.refuse(&leg, &Refusal::Full);
+                    return None;
+                };
+                self.connections.run_new(leg, dispatcher, &preface, surplus, bulk).await
+            }
+            Kind::Commit { rx_offset, tail_offset } => {
+                let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
+                let live = self.arrivals.activate(leg, &surplus, &dispatcher, preface.connection, &committed);
+                // The connection has had its slot since it was shipped: a decided move cannot fail because slots are
+                // short.
+                let (live, _slot) = live?;
+                self.connections.run_live(Box::new(live), None).await
+            }
+            // To read the preface is the answer. A check takes no slot, so it keeps no connection out.
+            Kind::Check => {
+                if self.slots.is_one_free() {
+                    tcp::finish(&leg);
+                } else {
+                    self.refuse(&leg, &Refusal::Full);
+                }
+                None
+            }
+        }
+    }
+
+    /// Reads the preface. `received` has the bytes that have already arrived.
+    async fn open(&self, leg: &mut TcpStream, mut received: Vec<u8>, mut waiting: Waiting) -> Result<Opened, Refusal> {
+        let read = async {
+            loop {
+                if let Some(accepted) = self.keys.verify(&received)? {
+                    waiting.identified();
+                    let surplus = received.split_off(accepted.len);
+                    return Ok(Opened { accepted, surplus });
+                }
+                if !received.is_empty() {
+                    waiting.spoke();
+                }
+                // Bytes after the preface belong to the connection. One read takes up to this many of them as well.
+                let room = (PREFACE_LEN_MAX - received.len()) as u64;
+                let mut limited = (&mut *leg).take(room);
+                let read = tokio::select! {
+                    biased;
+                    read = limited.read_buf(&mut received) => read?,
+                    () = waiting.crowded_out() => return Err(Refusal::CrowdedOut),
+                };
+                if read == 0 {
+                    return Err(Refusal::Ended);
+                }
+            }
+        };
+        tokio::time::timeout(self.settings.limits().preface_timeout, read).await.unwrap_or(Err(Refusal::Slow))
+    }
+
+    fn refuse(&self, leg: &TcpStream, refusal: &Refusal) {
+        let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        tracing::warn!(from, cause = %refusal, "leg refused");
+        self.metrics.count_leg_refused(refusal.label());
+        tcp::reset_on_close(leg);
+    }
+}
+
+/// The limit that a leg counts under until its preface is complete.
+enum Waiting {
+    /// A leg that was just accepted. It may have to make room for another.
+    Unidentified(UnidentifiedPlace, CrowdedOut),
+    /// A leg on which an earlier preface was authenticated.
+    Idle(Slot),
+}
+
+impl Waiting {
+    fn spoke(&self) {
+        if let Self::Unidentified(place, _) = self {
+            place.spoke();
+        }
+    }
+
+    /// Waits until the leg has to make room for another.
+    async fn crowded_out(&mut self) {
+        match self {
+            Self::Unidentified(_, crowded_out) => crowded_out.await,
+            Self::Idle(_) => pending().await,
+        }
+    }
+
+    fn identified(self) {
+        match self {
+            Self::Unidentified(place, _) => place.identified(),
+            Self::Idle(place) => drop(place),
+        }
+    }
+}
+
+/// An accepted preface, and the bytes that followed it.
+struct Opened {
+    accepted: Accepted,
+    surplus: Vec<u8>,
+}
+
+/// The reason that a leg is refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Preface(#[from] PrefaceError),
+    #[error("connections_max is reached")]
+    Full,
+    #[error("the leg ended before its preface was complete")]
+    Ended,
+    #[error("the preface was not complete in time")]
+    Slow,
+    #[error("too many legs without a preface: the agent closed this one to accept a newer one")]
+    CrowdedOut,
+    #[error("the leg failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Refusal {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Preface(error) => error.label(),
+            Self::Full => "full",
+            Self::Ended => "ended",
+            Self::Slow => "slow",
+            Self::CrowdedOut => "crowded_out",
+            Self::Io(_) => "io",
+        }
+    }
+}

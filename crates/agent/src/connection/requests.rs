@@ -1,0 +1,115 @@
+//! Answers requests: their limit, their number, and whether their clients take the responses.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use watari_body::{Body, BoxError};
+use watari_proxy::Client;
+
+use super::early_data::gate::Gate;
+use super::stalls::{Exchange, Stalls, Transfers, Watched};
+use super::streams::GuardedBody;
+use super::strict;
+use super::tunnel::Tunnel;
+use crate::node::metrics::{Counted, Metrics};
+use crate::node::slots::{Slot, Slots};
+use crate::settings::current::CurrentSettings;
+use crate::settings::refusal::refusal;
+
+/// Answers the requests of all connections, from the site in force.
+pub(crate) struct Requests {
+    settings: Arc<CurrentSettings>,
+    metrics: Arc<Metrics>,
+    /// A slot for each request in progress.
+    slots: Arc<Slots>,
+    /// Bodies in transfer.
+    transfers: Arc<Transfers>,
+}
+
+impl Requests {
+    pub(crate) fn new(
+        settings: Arc<CurrentSettings>,
+        metrics: Arc<Metrics>,
+        slots: Arc<Slots>,
+        transfers: Arc<Transfers>,
+    ) -> Self {
+        Self { settings, metrics, slots, transfers }
+    }
+
+    /// Answers one request that passes the `gate`, if a request slot is free. The slot is taken until the response's
+    /// body, or the tunnel that follows it, is dropped. `stalls` is notified if the client does not take the response
+    /// or does not send the request.
+    pub(crate) async fn answer<B>(
+        &self,
+        request: Request<B>,
+        client: &Client,
+        stalls: &Arc<Stalls>,
+        gate: Gate,
+    ) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.metrics.requests.inc();
+        let exchange = Exchange::on(stalls);
+        let is_head = request.method() == Method::HEAD;
+        let (response, slot) = self.respond(request, client, &exchange, gate).await;
+        let mut response = if is_head { watari_body::without_content(response) } else { response };
+        let (tunnel, slot) = match (watari_proxy::Tunnel::take(&mut response), slot) {
+            (Some(origin), Some(slot)) => (Some(Box::new(self.tunnel(origin, slot))), None),
+            (_, slot) => (None, slot),
+        };
+        let response = response.map(|body| self.transfers.send(GuardedBody::new(body, slot), &exchange));
+        Answer { response, tunnel }
+    }
+
+    /// The response, and the request slot that it takes. A refusal takes none.
+    async fn respond<B>(
+        &self,
+        request: Request<B>,
+        client: &Client,
+        exchange: &Arc<Exchange>,
+        gate: Gate,
+    ) -> (Response<Body>, Option<Slot>)
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let settings = self.settings.get();
+        if let Err(irregular) = strict::check(&request, &settings.limits) {
+            tracing::info!(client = %client.address(), cause = %irregular, "request refused");
+            return (irregular.response(), None);
+        }
+        let Some(slot) = self.slots.take() else {
+            tracing::info!(client = %client.address(), "request refused: too many are in progress");
+            self.metrics.requests_refused.inc();
+            return (too_many_requests(), None);
+        };
+        let Some(request) = gate.admit(request).await else { return (too_early(), None) };
+        let request = request.map(|body| self.transfers.receive(body, exchange));
+        (settings.site.respond(request, client).await, Some(slot))
+    }
+
+    fn tunnel(&self, origin: watari_proxy::Tunnel, slot: Slot) -> Tunnel {
+        Tunnel::new(origin, self.settings.limits().tunnel_timeout, slot, Counted::one_more(&self.metrics.tunnels))
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) response: Response<Watched<GuardedBody<Body, Option<Slot>>>>,
+    /// The tunnel that follows the response. Boxed, because few responses have one.
+    pub(crate) tunnel: Option<Box<Tunnel>>,
+}
+
+fn too_many_requests() -> Response<Body> {
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "Too many requests are in progress.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
+}
+
+/// The client never gets this, because the connection ends. The service has to return a response.
+fn too_early() -> Response<Body> {
+    refusal(StatusCode::TOO_EARLY, "The TLS handshake failed.\n")
+}

@@ -1,0 +1,9 @@
+//! Connections that this node owns, gives away, holds for a decision, or ends. The protocol is in `watari_handoff`.
+
+pub(crate) mod ending;
+pub(crate) mod live;
+pub(crate) mod registry;
+pub(crate) mod source;
+pub(crate) mod target;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,129 @@
+//! The registry of the connections that this node owns.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName};
+use watari_wire::Leave;
+
+use super::live::About;
+use crate::node::peers::Peers;
+
+/// The connections that this node owns, including those that are being given away.
+pub(crate) struct Registry {
+    peers: Peers,
+    entries: Mutex<HashMap<ConnectionId, Known>>,
+}
+
+struct Known {
+    about: About,
+    /// Whether the handshake is done. Until then the connection is not reported to dispatchers.
+    is_established: bool,
+    /// Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
+    leaves: mpsc::Sender<Box<Leave>>,
+}
+
+/// Requests to leave that may wait for one connection.
+const LEAVES_LEN: usize = 2;
+
+/// Keeps the connection in the table until this is dropped.
+pub(crate) struct Entry<'a> {
+    table: &'a Registry,
+    id: ConnectionId,
+    tenure: Epoch,
+}
+
+impl Registry {
+    pub(crate) fn new(peers: Peers) -> Self {
+        Self { peers, entries: Mutex::default() }
+    }
+
+    /// Adds a connection. The receiver yields requests to leave.
+    pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
+        let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
+        self.entries().insert(about.id, Known { about: about.clone(), is_established, leaves });
+        (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
+    }
+
+    /// Records that the handshake of a connection in the table is done. Announces it to the dispatcher, and asks the
+    /// connection to leave for `bulk`.
+    pub(crate) fn establish(&self, about: &About, bulk: Option<NodeName>) {
+        if let Some(known) = self.entries().get_mut(&about.id) {
+            known.is_established = true;
+            let leave = bulk.map(|target| Leave { connection: about.id, target: Some(target), or_end: false });
+            // No other request can precede this one, so the channel has room.
+            let _ = leave.map(|leave| known.leaves.try_send(Box::new(leave)));
+        }
+        about.announce(&self.peers);
+    }
+
+    /// Asks a connection to leave, if it is here and `from` is its dispatcher. If its inbox is full, the request is
+    /// dropped. The dispatcher repeats it.
+    pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
+        if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.is_of(from)) {
+            let _ = known.leaves.try_send(Box::new(leave.clone()));
+        }
+    }
+
+    /// Announces to a dispatcher with a new link all its connections: earlier announcements of their handshakes may be
+    /// lost.
+    pub(crate) fn announce_all(&self, dispatcher: &NodeName) {
+        for known in self.entries().values().filter(|known| known.is_of(dispatcher)) {
+            known.about.announce(&self.peers);
+        }
+    }
+
+    /// The number of connections of `dispatcher`.
+    pub(crate) fn of(&self, dispatcher: &NodeName) -> usize {
+        self.entries().values().filter(|known| known.about.dispatcher == *dispatcher).count()
+    }
+
+    /// Whether this node took part in `epoch` of the connection, or in a later one.
+    pub(crate) fn knows(&self, id: ConnectionId, epoch: Epoch) -> bool {
+        self.entries().get(&id).is_some_and(|known| known.about.last >= epoch)
+    }
+
+    /// Records the start of an attempt to give the connection away.
+    pub(crate) fn departs(&self, id: ConnectionId, tenure: Epoch, attempt: Epoch) {
+        if let Some(known) = self.entries().get_mut(&id).filter(|known| known.about.tenure == tenure) {
+            known.about.last = attempt;
+        }
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<ConnectionStatus> {
+        let status = |Known { about, .. }: &Known| ConnectionStatus {
+            id: about.id,
+            client: about.client,
+            tls: Some(about.tls.clone()),
+            handshake_node: about.handshake_node.clone(),
+            node: self.peers.name().clone(),
+            moves: about.moves,
+            stays: None,
+        };
+        let mut statuses: Vec<_> = self.entries().values().filter(|known| known.is_established).map(status).collect();
+        statuses.sort_by_key(|status| status.id);
+        statuses
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Known>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Whether `dispatcher` may give orders about the connection.
+    fn is_of(&self, dispatcher: &NodeName) -> bool {
+        self.is_established && self.about.dispatcher == *dispatcher
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let mut entries = self.table.entries();
+        // The connection may have moved away and back before this entry was dropped.
+        if entries.get(&self.id).is_some_and(|known| known.about.tenure == self.tenure) {
+            entries.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The target of a handoff: holds the connections that other agents ship here until the dispatcher decides. Drives
+//! [`watari_handoff::Target`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use watari_handoff::{Target, TargetAction, TargetEvent};
+use watari_record::{Connection, ImportError, Side};
+use watari_stream::Parts;
+use watari_sys::tcp;
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
+use watari_wire::{self as wire, Aborted, AgentToDispatcher, Refused, Rest, Ship};
+
+use super::live::{About, Live};
+use super::registry::Registry;
+use crate::node::metrics::Metrics;
+use crate::node::peers::Peers;
+use crate::node::slots::{Slot, Slots};
+use crate::settings::current::CurrentSettings;
+
+pub(crate) struct Arrivals {
+    reports: Reports,
+    settings: Arc<CurrentSettings>,
+    /// Connections that this node owns already.
+    registry: Arc<Registry>,
+    /// A slot for each connection.
+    slots: Arc<Slots>,
+    held: Mutex<Held>,
+}
+
+/// Reports to dispatchers what is held and what is not, and counts it.
+struct Reports {
+    peers: Peers,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct Held {
+    arrivals: HashMap<ConnectionId, Arrival>,
+    /// Bytes of the held connections' streams, in both directions.
+    bytes: usize,
+}
+
+/// A held connection. It must not seal yet.
+struct Arrival {
+    target: Target,
+    connection: Connection,
+    about: About,
+    opened: Vec<u8>,
+    unopened: Vec<u8>,
+    tail: Vec<u8>,
+    rx_offset: u64,
+    tail_offset: u64,
+    digest: [u8; 32],
+    expires: Instant,
+    slot: Slot,
+}
+
+impl Arrivals {
+    pub(crate) fn new(
+        peers: Peers,
+        settings: Arc<CurrentSettings>,
+        metrics: Arc<Metrics>,
+        registry: Arc<Registry>,
+        slots: Arc<Slots>,
+    ) -> Self {
+        Self { reports: Reports { peers, metrics }, settings, registry, slots, held: Mutex::default() }
+    }
+
+    /// Handles a shipped connection: holds it, or refuses it.
+    pub(crate) fn on_ship(&self, ship: &Ship) {
+        let (id, epoch) = (ship.connection, ship.epoch);
+        let mut held = self.held();
+        let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
+        if known || self.registry.knows(id, epoch) {
+            tracing::debug!(connection = %id, %epoch, "message ignored: the connection was shipped before");
+            return;
+        }
+        let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len();
+        if held.arrivals.len() >= self.settings.limits().held_max
+            || held.bytes + len > self.settings.limits().held_bytes_max
+        {
+            return self.reports.refuse(&ship.dispatcher, id, epoch, AbortReason::Full);
+        }
+        let Some(slot) = self.slots.take() else {
+            return self.reports.refuse(&ship.dispatcher, id, epoch, AbortReason::Full);
+        };
+        let expires = Instant::now() + self.settings.limits().hold_timeout;
+        let mut actions = Vec::new();
+        match Arrival::new(ship, slot, expires, &mut actions) {
+            Ok(arrival) => {
+                arrival.send_actions(&self.reports, &actions);
+                held.insert(id, arrival);
+                self.reports.count_held(&held);
+            }
+            Err(error) => {
+                tracing::warn!(connection = %id, %error, "the shipped state cannot be used");
+                self.reports.refuse(&ship.dispatcher, id, epoch, AbortReason::BadState);
+            }
+        }
+    }
+
+    /// Handles more of the client's stream for a held connection.
+    pub(crate) fn on_rest(&self, rest: &Rest) {
+        let mut held = self.held();
+        let held = &mut *held;
+        let Some(arrival) = held.arrivals.get_mut(&rest.connection) else { return };
+        let (epoch, from_offset, len) = (rest.epoch, rest.from_offset, rest.bytes.len());
+        if held.bytes + len > self.settings.limits().held_bytes_max {
+            return self.reports.refuse(&arrival.about.dispatcher, rest.connection, epoch, AbortReason::Full);
+        }
+        let mut actions = Vec::new();
+        arrival.target.handle(&TargetEvent::Rest { epoch, from_offset, len: len as u64 }, &mut actions);
+        if actions.contains(&TargetAction::Keep) {
+            arrival.unopened.extend_from_slice(&rest.bytes);
+            arrival.rx_offset += len as u64;
+            held.bytes += len;
+        }
+        arrival.send_actions(&self.reports, &actions);
+        if actions.contains(&TargetAction::Drop) {
+            held.drop_arrival(&self.reports, rest.connection);
+        }
+    }
+
+    pub(crate) fn on_aborted(&self, from: &NodeName, aborted: &Aborted) {
+        self.decide(from, aborted.connection, &TargetEvent::Aborted(aborted.epoch));
+    }
+
+    pub(crate) fn on_gone(&self, from: &NodeName, connection: ConnectionId) {
+        self.decide(from, connection, &TargetEvent::Gone);
+    }
+
+    /// Sends a dispatcher with a new link the list of connections held for it. It may have lost the previous messages.
+    pub(crate) fn on_link_up(&self, dispatcher: &NodeName) {
+        for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher == *dispatcher) {
+            let (epoch, rx_offset, tail_offset) = (arrival.target.epoch(), arrival.rx_offset, arrival.tail_offset);
+            arrival.send_actions(&self.reports, &[TargetAction::Held { epoch, rx_offset, tail_offset }]);
+        }
+    }
+
+    /// Drops connections that have waited for a decision longer than `hold_timeout`.
+    pub(crate) fn expire(&self) {
+        let now = Instant::now();
+        let mut held = self.held();
+        let expired = |arrival: &Arrival| arrival.expires <= now;
+        let ids: Vec<_> = held.arrivals.iter().filter(|(_, arrival)| expired(arrival)).map(|(id, _)| *id).collect();
+        for id in ids {
+            tracing::info!(connection = %id, "hold ended: the dispatcher did not decide in time");
+            held.handle(&self.reports, id, &TargetEvent::Expired);
+        }
+    }
+
+    /// Handles the dispatcher's commit: this node now owns the connection. Returns it with its slot. `surplus` has the
+    /// bytes that followed the preface. Returns `None` and resets the leg if the connection is not held, or not as
+    /// `committed` says.
+    pub(crate) fn activate(
+        &self,
+        leg: TcpStream,
+        surplus: &[u8],
+        dispatcher: &NodeName,
+        id: ConnectionId,
+        committed: &TargetEvent,
+    ) -> Option<(Live, Slot)> {
+        let mut held = self.held();
+        let fits = held.arrivals.get_mut(&id).is_some_and(|arrival| arrival.activates(dispatcher, committed));
+        let arrival = fits.then(|| held.remove(id)).flatten();
+        self.reports.count_held(&held);
+        let Some(arrival) = arrival else {
+            tracing::warn!(connection = %id, ?committed, "leg refused: the move is committed, but this agent does not hold the connection");
+            self.reports.metrics.count_leg_refused("not_held");
+            tcp::reset_on_close(&leg);
+            return None;
+        };
+        tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "connection moved to this agent");
+        self.reports.metrics.moved_in.inc();
+        Some(arrival.into_live(leg, surplus))
+    }
+
+    fn decide(&self, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
+        let mut held = self.held();
+        if held.arrivals.get(&id).is_some_and(|arrival| arrival.about.dispatcher == *from) {
+            held.handle(&self.reports, id, event);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reports {
+    fn refuse(&self, dispatcher: &NodeName, connection: ConnectionId, epoch: Epoch, reason: AbortReason) {
+        tracing::info!(%connection, %epoch, reason = reason.as_str(), "refused to hold a connection");
+        self.metrics.count_refused(reason);
+        self.peers.send(dispatcher, AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
+    }
+
+    fn count_held(&self, held: &Held) {
+        self.metrics.set_held(held.arrivals.len());
+    }
+}
+
+impl Held {
+    fn insert(&mut self, id: ConnectionId, arrival: Arrival) {
+        self.remove(id);
+        self.bytes += arrival.len();
+        self.arrivals.insert(id, arrival);
+    }
+
+    fn remove(&mut self, id: ConnectionId) -> Option<Arrival> {
+        let arrival = self.arrivals.remove(&id)?;
+        self.bytes -= arrival.len();
+        Some(arrival)
+    }
+
+    fn handle(&mut self, reports: &Reports, id: ConnectionId, event: &TargetEvent) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        let mut actions = Vec::new();
+        arrival.target.handle(event, &mut actions);
+        arrival.send_actions(reports, &actions);
+        if actions.contains(&TargetAction::Drop) {
+            self.drop_arrival(reports, id);
+        }
+    }
+
+    fn drop_arrival(&mut self, reports: &Reports, id: ConnectionId) {
+        self.remove(id);
+        reports.count_held(self);
+    }
+}
+
+impl Arrival {
+    fn new(ship: &Ship, slot: Slot, expires: Instant, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
+        let connection = Connection::import(ship.state.as_slice())?;
+        let rest = ship.rest.as_slice();
+        if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
+            return Err(BadShip::Impossible);
+        }
+        Ok(Self {
+            target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, actions),
+            connection,
+            about: About {
+                id: ship.connection,
+                tenure: ship.epoch,
+                last: ship.epoch,
+                dispatcher: ship.dispatcher.clone(),
+                client: ship.client,
+                server: ship.server,
+                tls: ship.tls.clone(),
+                client_certificate: ship.client_certificate.clone(),
+                handshake_node: ship.handshake_node.clone(),
+                moves: ship.moves.saturating_add(1),
+            },
+            opened: ship.opened.as_slice().to_vec(),
+            unopened: rest.to_vec(),
+            tail: ship.tail.clone(),
+            rx_offset: ship.rx_offset,
+            tail_offset: ship.tail_offset,
+            digest: ship.digest(),
+            expires,
+            slot,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.opened.len() + self.unopened.len() + self.tail.len()
+    }
+
+    /// Whether this commit makes this node the owner of the connection.
+    fn activates(&mut self, dispatcher: &NodeName, committed: &TargetEvent) -> bool {
+        let mut actions = Vec::new();
+        if self.about.dispatcher == *dispatcher {
+            self.target.handle(committed, &mut actions);
+        }
+        actions == [TargetAction::Activate]
+    }
+
+    fn send_actions(&self, reports: &Reports, actions: &[TargetAction]) {
+        let (connection, dispatcher) = (self.about.id, &self.about.dispatcher);
+        for action in actions {
+            match *action {
+                TargetAction::Held { epoch, rx_offset, tail_offset } => {
+                    let held = wire::Held { connection, epoch, rx_offset, tail_offset, digest: self.digest };
+                    reports.peers.send(dispatcher, AgentToDispatcher::Held(held));
+                }
+                TargetAction::Refuse(epoch, reason) => reports.refuse(dispatcher, connection, epoch, reason),
+                // The owner of the arrival carries these out.
+                TargetAction::Keep | TargetAction::Activate | TargetAction::RefuseLeg | TargetAction::Drop => {}
+            }
+        }
+    }
+
+    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> (Live, Slot) {
+        let mut unopened = self.unopened;
+        let shipped = unopened.len() as u64;
+        unopened.extend_from_slice(surplus);
+        let parts = Parts {
+            io: leg,
+            connection: self.connection,
+            opened: self.opened,
+            received: self.rx_offset + (unopened.len() as u64 - shipped),
+            unopened,
+            unsent: self.tail,
+            sent: self.tail_offset,
+        };
+        (Live { about: self.about, parts }, self.slot)
+    }
+}
+
+/// The reason that a shipped state cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum BadShip {
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error("the state is that of a client, or has more bytes than the stream")]
+    Impossible,
+}
+
+#[cfg(test)]
+mod tests;

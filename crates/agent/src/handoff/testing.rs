@@ -1,0 +1,174 @@
+//! A node without a mesh, and connections with a leg and known secrets.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use watari_files::Files;
+use watari_mesh::{PeerStatus, SendError};
+use watari_record::{CipherSuite, Connection, Direction, DirectionSecret, Secrets, Side};
+use watari_stream::Parts;
+use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
+use watari_wire::{AgentToAgent, AgentToDispatcher, Message};
+use zeroize::Zeroizing;
+
+use super::live::{About, Live};
+use crate::node::metrics::Metrics;
+use crate::node::peers::{Links, Peers};
+use crate::settings::current::{CurrentSettings, Settings};
+use crate::settings::limits::Limits;
+use crate::settings::site::Site;
+
+pub(super) const ID: ConnectionId = ConnectionId { boot: 1, number: 7 };
+
+/// Links that record what is sent.
+#[derive(Clone, Default)]
+pub(super) struct RecordedLinks(Arc<Mutex<Recorded>>);
+
+#[derive(Default)]
+struct Recorded {
+    sent: Vec<(NodeName, Message)>,
+    down: BTreeSet<NodeName>,
+}
+
+impl RecordedLinks {
+    pub(super) fn set_down(&self, peer: &str) {
+        self.0.lock().unwrap().down.insert(name(peer));
+    }
+
+    /// Removes and returns the messages sent so far.
+    fn take(&self) -> Vec<(NodeName, Message)> {
+        std::mem::take(&mut self.0.lock().unwrap().sent)
+    }
+
+    /// The messages to the dispatcher `d` since the last call. Messages to others are dropped.
+    pub(super) fn to_dispatcher(&self) -> Vec<AgentToDispatcher> {
+        let to_d = |(to, message)| match message {
+            Message::AgentToDispatcher(message) if to == name("d") => Some(message),
+            _ => None,
+        };
+        self.take().into_iter().filter_map(to_d).collect()
+    }
+
+    /// The messages since the last call: to the agent `b`, and to the dispatcher `d`.
+    pub(super) fn split(&self) -> (Vec<AgentToAgent>, Vec<AgentToDispatcher>) {
+        let (mut to_agent, mut to_dispatcher) = (Vec::new(), Vec::new());
+        for (to, message) in self.take() {
+            match message {
+                Message::AgentToAgent(message) if to == name("b") => to_agent.push(message),
+                Message::AgentToDispatcher(message) if to == name("d") => to_dispatcher.push(message),
+                other => panic!("unexpected message to {to}: {other:?}"),
+            }
+        }
+        (to_agent, to_dispatcher)
+    }
+}
+
+impl Links for RecordedLinks {
+    fn send(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        let mut recorded = self.0.lock().unwrap();
+        if recorded.down.contains(to) {
+            return Err(SendError::NoLink);
+        }
+        recorded.sent.push((to.clone(), message.clone()));
+        Ok(())
+    }
+
+    fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        self.send(to, message)
+    }
+
+    fn is_up(&self, peer: &NodeName) -> bool {
+        !self.0.lock().unwrap().down.contains(peer)
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        Vec::new()
+    }
+
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn is_address_of_member(&self, _: IpAddr) -> bool {
+        false
+    }
+}
+
+/// The capabilities of the agent `a`.
+pub(super) struct Node {
+    pub(super) links: RecordedLinks,
+    pub(super) peers: Peers,
+    pub(super) settings: Arc<CurrentSettings>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Node {
+    pub(super) fn new(limits: Limits) -> Self {
+        let links = RecordedLinks::default();
+        let site = Arc::new(Site::Files(Files::open(Path::new("/"), watari_files::Metrics::default()).unwrap()));
+        Self {
+            peers: Peers::new(name("a"), links.clone()),
+            links,
+            settings: Arc::new(CurrentSettings::new(Settings { tls: None, site, limits })),
+            metrics: Arc::default(),
+        }
+    }
+}
+
+pub(super) fn name(text: &str) -> NodeName {
+    NodeName::new(text).unwrap()
+}
+
+/// The record layer of one end, at its first record.
+pub(super) fn record_layer(side: Side) -> Connection {
+    let secret = |seed| DirectionSecret::Tls13(Zeroizing::new(vec![seed; 32]));
+    let (tx, rx) = if side == Side::Server { (1, 2) } else { (2, 1) };
+    let direction = |seed| Direction { sequence: 0, secret: secret(seed) };
+    let suite = CipherSuite::TLS_AES_128_GCM_SHA256;
+    Connection::new(Secrets { side, suite, tx: direction(tx), rx: direction(rx) }).unwrap()
+}
+
+pub(super) fn about() -> About {
+    let tls = TlsInfo { version: 0x0304, suite: 0x1301, alpn: b"http/1.1".to_vec(), server_name: None, resumed: false };
+    About {
+        id: ID,
+        tenure: Epoch(0),
+        last: Epoch(0),
+        dispatcher: name("d"),
+        client: "192.0.2.1:5000".parse().unwrap(),
+        server: "192.0.2.2:443".parse().unwrap(),
+        tls,
+        client_certificate: None,
+        handshake_node: name("a"),
+        moves: 0,
+    }
+}
+
+/// A connection that has received 10 bytes, of which the last 4 are not opened, and has written 20 bytes.
+pub(super) fn live(leg: TcpStream) -> Box<Live> {
+    let mut parts = Parts::new(leg, record_layer(Side::Server));
+    parts.opened = b"opened".to_vec();
+    parts.unopened = b"rest".to_vec();
+    parts.unsent = b"tail".to_vec();
+    parts.received = 10;
+    parts.sent = 20;
+    Box::new(Live { about: about(), parts })
+}
+
+/// A leg, and the dispatcher's end of it.
+pub(super) async fn leg() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (end, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    (accepted.unwrap().0, end.unwrap())
+}
+
+/// Whether the dispatcher's end of a leg ends by a reset, without a byte.
+pub(super) async fn is_reset(mut end: TcpStream) -> bool {
+    end.read(&mut [0; 16]).await.is_err()
+}

@@ -1,0 +1,106 @@
+//! Messages to other nodes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use watari_mesh::{Mesh, PeerStatus, SendError};
+use watari_values::NodeName;
+use watari_wire::Message;
+
+/// This node's name, and its links to the other nodes. Clones share the links.
+#[derive(Clone)]
+pub(crate) struct Peers {
+    name: NodeName,
+    links: Arc<dyn Links>,
+}
+
+/// The links of a node. The mesh has them. Tests have links that record what is sent.
+pub(crate) trait Links: Send + Sync {
+    /// Sends a message at once.
+    fn send(&self, to: &NodeName, message: &Message) -> Result<(), SendError>;
+
+    /// Sends a message with the next one, or after some milliseconds.
+    fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError>;
+
+    fn is_up(&self, peer: &NodeName) -> bool;
+
+    /// All configured or known peers.
+    fn statuses(&self) -> Vec<PeerStatus>;
+
+    /// Whether nodes that are not configured may join.
+    fn is_open(&self) -> bool;
+
+    fn is_address_of_member(&self, address: IpAddr) -> bool;
+}
+
+impl Links for Mesh {
+    fn send(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        Self::send(self, to, message)
+    }
+
+    fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        Self::send_soon(self, to, message)
+    }
+
+    fn is_up(&self, peer: &NodeName) -> bool {
+        Self::is_up(self, peer)
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        self.peers()
+    }
+
+    fn is_open(&self) -> bool {
+        Self::is_open(self)
+    }
+
+    fn is_address_of_member(&self, address: IpAddr) -> bool {
+        Self::is_address_of_member(self, address)
+    }
+}
+
+impl Peers {
+    pub(crate) fn new(name: NodeName, links: impl Links + 'static) -> Self {
+        Self { name, links: Arc::new(links) }
+    }
+
+    /// The name of this node.
+    pub(crate) fn name(&self) -> &NodeName {
+        &self.name
+    }
+
+    /// Sends a message. Returns `false` if that is not possible now.
+    pub(crate) fn send(&self, to: &NodeName, message: impl Into<Message>) -> bool {
+        note_unsent(to, self.links.send(to, &message.into()))
+    }
+
+    /// Sends a message that no peer waits for, without hurry.
+    pub(crate) fn send_soon(&self, to: &NodeName, message: impl Into<Message>) {
+        note_unsent(to, self.links.send_soon(to, &message.into()));
+    }
+
+    /// Whether there is a link to `peer`.
+    pub(crate) fn is_up(&self, peer: &NodeName) -> bool {
+        self.links.is_up(peer)
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<PeerStatus> {
+        self.links.statuses()
+    }
+
+    /// Whether nodes that are not configured may join.
+    pub(crate) fn is_open(&self) -> bool {
+        self.links.is_open()
+    }
+
+    pub(crate) fn is_address_of_member(&self, address: IpAddr) -> bool {
+        self.links.is_address_of_member(address)
+    }
+}
+
+fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
+    if let Err(error) = &sent {
+        tracing::debug!(peer = %to, %error, "message not sent");
+    }
+    sent.is_ok()
+}
