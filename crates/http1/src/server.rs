@@ -4,6 +4,7 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, request, response as http_response};
 
 use crate::content::{Content, ContentSize, Decoded, Decoder, Encoder, Framed};
@@ -87,6 +88,8 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 pub struct Request {
     pub head: request::Parts,
+    /// The head as it came. It shares its memory with the fields of `head`.
+    pub raw: Bytes,
     /// The bytes that the caller removes from the front of its input.
     pub consumed: usize,
     pub content: Content,
@@ -265,6 +268,11 @@ impl Server {
         }
     }
 
+    /// Whether the connection ends after the response in progress, whose head is written.
+    pub fn ends_after_response(&self) -> bool {
+        !self.exchange.is_tunnel && (self.exchange.closes || self.is_closing || self.receiving == Receiving::Stopped)
+    }
+
     /// Ends the connection after the response in progress, or the next one. The response announces that if it has not
     /// started.
     pub fn close_after_response(&mut self) {
@@ -336,7 +344,7 @@ impl Server {
         let parts = head.into_parts();
         // The answer to HEAD has no content, even if it refuses the request.
         self.exchange = exchange;
-        let parts = parts.map_err(|fault| self.refuse(fault))?;
+        let (parts, raw) = parts.map_err(|fault| self.refuse(fault))?;
         self.sending = Sending::Due;
         self.receiving =
             if content.is_empty() { Receiving::Complete } else { Receiving::Content(Decoder::new(content)) };
@@ -347,7 +355,7 @@ impl Server {
         match (has_too_many_fields, is_target_too_long) {
             (true, _) => Err(over(RequestFault::Fields)),
             (_, true) => Err(over(RequestFault::TargetLen)),
-            _ => Ok(Request { head: parts, consumed, content, expects_continue, asks_upgrade, is_last }),
+            _ => Ok(Request { head: parts, raw, consumed, content, expects_continue, asks_upgrade, is_last }),
         }
     }
 

@@ -35,6 +35,11 @@ impl<'a> Shared<'a> {
         Self { raw, bytes: Bytes::copy_from_slice(raw) }
     }
 
+    /// The copy.
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
     /// The part of the copy that corresponds to a part of the head.
     pub(super) fn slice(&self, part: &[u8]) -> Bytes {
         self.bytes.slice(range_in(self.raw, part))

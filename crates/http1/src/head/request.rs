@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use bytes::Bytes;
 use http::uri::Uri;
 use http::{Method, Request, Version, request};
 
@@ -69,8 +70,8 @@ impl<'a, 'r> RequestHead<'a, 'r> {
         self.facts.takes_trailers && self.version == Version::HTTP_11
     }
 
-    /// Copies the head, and checks method and target.
-    pub fn into_parts(self) -> Result<request::Parts, RequestFault> {
+    /// Copies the head, and checks method and target. Returns the copy, too: the fields share its memory.
+    pub fn into_parts(self) -> Result<(request::Parts, Bytes), RequestFault> {
         let method = Method::from_bytes(self.method.as_bytes()).map_err(|_| RequestFault::RequestLine)?;
         check_method(&method)?;
         let shared = Shared::new(self.raw);
@@ -83,7 +84,7 @@ impl<'a, 'r> RequestHead<'a, 'r> {
         let fields = shared.fields(self.fields, lengths).map_err(|_| RequestFault::FieldLine)?;
         let (mut head, ()) = Request::new(()).into_parts();
         (head.method, head.uri, head.version, head.headers) = (method, target, self.version, fields);
-        Ok(head)
+        Ok((head, shared.into_bytes()))
     }
 }
 
@@ -168,7 +169,7 @@ mod tests {
 
     fn parsed(text: &str) -> Result<request::Parts, RequestFault> {
         let mut room = field_room();
-        RequestHead::parse(text.as_bytes(), &mut room)?.expect("it is complete").into_parts()
+        RequestHead::parse(text.as_bytes(), &mut room)?.expect("it is complete").into_parts().map(|(head, _)| head)
     }
 
     fn line(line: &str) -> Result<request::Parts, RequestFault> {

@@ -1,0 +1,547 @@
+//! One connection: requests come in, responses go out.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response};
+use http_body::Body;
+use tokio::io::{AsyncBufRead, AsyncWrite};
+use watari_http1::{ContentSize, Misuse, Next, Refused, Server};
+
+use crate::content::{Content, Incomplete, Source};
+use crate::outgoing::Outgoing;
+use crate::resume::Resume;
+
+/// The most content of a request that is read without use after its response, in bytes, if it has already come.
+const UNWANTED_LEN_MAX: usize = 64 * 1024;
+
+/// The longest last response that is not flushed, in bytes: it is written together with the end of the stream.
+const UNFLUSHED_LEN_MAX: usize = 16 * 1024;
+
+/// A response of at most this many bytes does not continue elsewhere: when it has to move, the rest of it moves as
+/// bytes.
+const RESUME_LEN_MIN: u64 = 256 * 1024;
+
+/// A stream of plaintext to and from a client.
+pub trait Plaintext: AsyncBufRead + AsyncWrite + Unpin {
+    /// Whether the stream has to close soon, because its key is nearly used up.
+    fn is_close_due(&self) -> bool;
+}
+
+/// Makes responses.
+pub trait Service {
+    /// The body of responses. An error cuts the response.
+    type Body: Body<Data = Bytes, Error: std::fmt::Display> + Unpin;
+    type Answering: Future<Output = Response<Self::Body>> + Unpin;
+
+    /// Answers a request. The connection has one request at a time.
+    fn answer(&mut self, request: Request<Content>) -> Self::Answering;
+
+    /// The response to a request that the connection refuses. It is the last one if `refused` requires that.
+    fn refuse(&mut self, refused: &Refused) -> Response<Self::Body>;
+
+    /// The value of the `Date` field for a response without one (RFC 9110, section 6.6.1).
+    fn date(&self) -> HeaderValue;
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// All responses that were begun are complete. The stream may still have to be flushed.
+    Complete,
+    /// The connection follows another protocol after this response (101). All is flushed.
+    Tunnel,
+    /// A response was cut short, or may have been.
+    Cut(Broken),
+    /// The response is flushed up to the position of [`Connection::hold_at`].
+    Held,
+}
+
+/// Why a response was cut short.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    #[error("the stream failed: {0}")]
+    Stream(#[from] io::Error),
+    #[error("the source of the response failed: {0}")]
+    Source(String),
+    #[error("the response cannot be framed: {0}")]
+    Framing(#[from] Misuse),
+}
+
+/// An HTTP/1 connection.
+pub struct Connection<T, S: Service> {
+    stream: T,
+    service: S,
+    http: Server,
+    phase: Phase<S>,
+    /// Plaintext taken from the stream: a part of a head, or of a trailer section.
+    gathered: Vec<u8>,
+    /// The content of the current request, until it is complete.
+    source: Option<Source>,
+    /// The client waits for 100 (Continue).
+    expects_continue: bool,
+    outgoing: Outgoing,
+    /// Bytes written since the last flush.
+    unflushed: usize,
+    /// The client has ended its direction.
+    has_ended: bool,
+    /// No request follows the one in progress.
+    is_closing: bool,
+    /// The position in the response's body at which it is held.
+    hold_at: Option<u64>,
+    /// The number of requests so far.
+    requests: u64,
+    /// Method and head of the request that has no response yet.
+    request: Option<(Method, Bytes)>,
+}
+
+enum Phase<S: Service> {
+    Idle,
+    Answering(S::Answering),
+    Responding(Responding<S::Body>),
+    /// The response is written, and not all of it is flushed.
+    Ending,
+}
+
+/// A response of which a part is written.
+pub struct Responding<B> {
+    pub body: B,
+    /// Bytes of the body that are written.
+    pub position: u64,
+    /// Data of the body that follows `position`.
+    pub pending: Bytes,
+    /// What the whole response needs to continue elsewhere, with its first byte at position 0. `None`: it cannot, or is
+    /// too short for that.
+    pub resume: Option<Resume>,
+}
+
+/// The parts of a [`Connection`].
+pub struct Parts<T, S: Service> {
+    pub stream: T,
+    pub service: S,
+    pub http: Server,
+    /// Plaintext that was taken from the stream: the beginning of a head.
+    pub opened: Vec<u8>,
+    /// The response in progress, if it is held.
+    pub responding: Option<Responding<S::Body>>,
+}
+
+/// Whether a part of the connection could do something.
+type Progress = Poll<Result<(), Stop>>;
+
+enum Stop {
+    End(End),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::End(End::Cut(error.into()))
+    }
+}
+
+impl From<Broken> for Stop {
+    fn from(broken: Broken) -> Self {
+        Self::End(End::Cut(broken))
+    }
+}
+
+impl From<Misuse> for Stop {
+    fn from(misuse: Misuse) -> Self {
+        Self::End(End::Cut(misuse.into()))
+    }
+}
+
+impl<T: Plaintext, S: Service> Connection<T, S> {
+    /// A connection between requests. `http` is new, or was imported.
+    pub fn new(stream: T, http: Server, service: S) -> Self {
+        Self::with_phase(stream, http, service, Phase::Idle)
+    }
+
+    /// Continues a response that was held, here or elsewhere. `http` is in the same state.
+    pub fn resume(stream: T, http: Server, service: S, responding: Responding<S::Body>) -> Self {
+        Self::with_phase(stream, http, service, Phase::Responding(responding))
+    }
+
+    fn with_phase(stream: T, http: Server, service: S, phase: Phase<S>) -> Self {
+        Self {
+            stream,
+            service,
+            http,
+            phase,
+            gathered: Vec::new(),
+            source: None,
+            expects_continue: false,
+            outgoing: Outgoing::default(),
+            unflushed: 0,
+            has_ended: false,
+            is_closing: false,
+            hold_at: None,
+            requests: 0,
+            request: None,
+        }
+    }
+
+    /// Takes the connection apart. Loses a request or response in progress, unless the response is held.
+    pub fn into_parts(self) -> Parts<T, S> {
+        let responding = match self.phase {
+            Phase::Responding(responding) if self.outgoing.is_empty() => Some(responding),
+            _ => None,
+        };
+        Parts { stream: self.stream, service: self.service, http: self.http, opened: self.gathered, responding }
+    }
+
+    pub fn stream(&self) -> &T {
+        &self.stream
+    }
+
+    pub fn stream_mut(&mut self) -> &mut T {
+        &mut self.stream
+    }
+
+    /// Whether no request is in progress and all is flushed. A part of a head may have come.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
+    }
+
+    /// The number of requests that have begun.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Ends the connection after the response in progress, or at once if it is between two requests.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+        self.http.close_after_response();
+    }
+
+    /// The response in progress, once its head is written.
+    pub fn responding(&self) -> Option<&Responding<S::Body>> {
+        match &self.phase {
+            Phase::Responding(responding) => Some(responding),
+            _ => None,
+        }
+    }
+
+    /// Holds the response in progress at this position of its body, at or after the present one: [`End::Held`] follows
+    /// when it is reached, unless the response ends before. `None` lets it go on.
+    pub fn hold_at(&mut self, position: Option<u64>) {
+        self.hold_at = position;
+    }
+
+    /// Continues as far as possible. Ready when the connection has ended, or is held.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            let mut is_waiting = true;
+            for part in [Self::poll_read, Self::poll_answer, Self::poll_body, Self::poll_write] {
+                match part(self, cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => is_waiting = false,
+                    Poll::Ready(Err(Stop::End(end))) => return Poll::Ready(end),
+                }
+            }
+            if is_waiting {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Reading.
+impl<T: Plaintext, S: Service> Connection<T, S> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Progress {
+        if matches!(self.phase, Phase::Idle) {
+            return self.poll_head(cx);
+        }
+        match &self.source {
+            Some(source) if source.is_dropped() => {
+                self.source = None;
+                Poll::Ready(Ok(()))
+            }
+            Some(source) if source.is_wanted(cx) => self.poll_content(cx),
+            _ => self.poll_watch(cx),
+        }
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Progress {
+        if self.is_closing || self.has_ended {
+            return Poll::Ready(Err(Stop::End(End::Complete)));
+        }
+        let read = match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
+            Ok([]) => None,
+            Ok(read) => Some(read),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Err(error) => return Poll::Ready(Err(error.into())),
+        };
+        let Some(read) = read else {
+            // No response is due, so nothing is cut off by the end.
+            return Poll::Ready(Err(Stop::End(End::Complete)));
+        };
+        let (read_len, before) = (read.len(), self.gathered.len());
+        let input = if before == 0 {
+            read
+        } else {
+            self.gathered.extend_from_slice(read);
+            &self.gathered
+        };
+        match self.http.parse_request(input) {
+            Ok(Some(request)) => {
+                self.gathered = Vec::new();
+                Pin::new(&mut self.stream).consume(request.consumed - before);
+                self.begin(request);
+            }
+            Ok(None) => {
+                if before == 0 {
+                    self.gathered.extend_from_slice(read);
+                }
+                Pin::new(&mut self.stream).consume(read_len);
+            }
+            Err(refused) => {
+                self.gathered = Vec::new();
+                Pin::new(&mut self.stream).consume(refused.consumed.saturating_sub(before));
+                return Poll::Ready(self.refuse(&refused));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn begin(&mut self, request: watari_http1::Request) {
+        self.requests += 1;
+        self.expects_continue = request.expects_continue;
+        self.request = Some((request.head.method.clone(), request.raw));
+        let content = match request.content {
+            watari_http1::Content::None => Content::empty(),
+            watari_http1::Content::Length(len) => self.content(Some(len)),
+            _ => self.content(None),
+        };
+        self.phase = Phase::Answering(self.service.answer(Request::from_parts(request.head, content)));
+    }
+
+    fn content(&mut self, len: Option<u64>) -> Content {
+        let (content, source) = Content::new(len);
+        self.source = Some(source);
+        content
+    }
+
+    /// Decodes the next piece of the request's content.
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Progress {
+        if self.expects_continue && matches!(self.phase, Phase::Answering(_)) {
+            self.expects_continue = false;
+            self.http.send_continue(self.outgoing.before());
+            return Poll::Ready(Ok(()));
+        }
+        let read = match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
+            Ok([]) => None,
+            Ok(read) => Some(read),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Err(error) => return Poll::Ready(Err(error.into())),
+        };
+        let Some(source) = self.source.take() else { return Poll::Pending };
+        let Some(read) = read else {
+            self.has_ended = true;
+            source.fail(Incomplete::Ended);
+            // The content is incomplete, so this is an error that the service gets.
+            let _ = self.http.end_of_input(&[]);
+            return Poll::Ready(Ok(()));
+        };
+        let (read_len, before) = (read.len(), self.gathered.len());
+        let input = if before == 0 {
+            read
+        } else {
+            self.gathered.extend_from_slice(read);
+            &self.gathered
+        };
+        let decoded = match self.http.decode(input) {
+            Ok(decoded) => decoded,
+            Err(fault) => {
+                source.fail(Incomplete::Malformed(fault));
+                return Poll::Ready(Ok(()));
+            }
+        };
+        if !decoded.data.is_empty() {
+            source.provide(Bytes::copy_from_slice(&input[decoded.data.clone()]));
+        }
+        if decoded.is_end || !decoded.data.is_empty() {
+            self.gathered = Vec::new();
+            Pin::new(&mut self.stream).consume(decoded.consumed - before);
+        } else {
+            // A part of a trailer section.
+            self.gathered = input[decoded.consumed..].to_vec();
+            Pin::new(&mut self.stream).consume(read_len);
+        }
+        if decoded.is_end {
+            source.complete(decoded.trailers.map(|trailers| *trailers));
+        } else {
+            self.source = Some(source);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Notices that the client goes away while it gets its response. Bytes of later requests stay in the stream.
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Progress {
+        if self.has_ended {
+            return Poll::Pending;
+        }
+        match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
+            Ok([]) => {}
+            Ok(_) => return Poll::Pending,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Poll::Ready(Err(error.into())),
+        }
+        self.has_ended = true;
+        if let Some(source) = self.source.take() {
+            source.fail(Incomplete::Ended);
+            let _ = self.http.end_of_input(&[]);
+        }
+        Poll::Pending
+    }
+}
+
+/// Answering and writing.
+impl<T: Plaintext, S: Service> Connection<T, S> {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Progress {
+        let Phase::Answering(answering) = &mut self.phase else { return Poll::Pending };
+        // 100 (Continue) has to precede the response.
+        if !self.outgoing.takes_data() {
+            return Poll::Pending;
+        }
+        let response = ready!(Pin::new(answering).poll(cx));
+        Poll::Ready(self.respond(response))
+    }
+
+    fn refuse(&mut self, refused: &Refused) -> Result<(), Stop> {
+        self.requests += 1;
+        self.request = None;
+        let response = self.service.refuse(refused);
+        self.respond(response)
+    }
+
+    fn respond(&mut self, response: Response<S::Body>) -> Result<(), Stop> {
+        let (head, body) = response.into_parts();
+        if self.is_closing || self.stream.is_close_due() {
+            self.close();
+        }
+        let size = match body.size_hint().exact() {
+            _ if body.is_end_stream() => ContentSize::None,
+            Some(len) => ContentSize::Known(len),
+            None => ContentSize::Unknown,
+        };
+        let date = self.service.date();
+        let content = self.http.start_response(&head, size, &date, self.outgoing.before())?;
+        let request = self.request.take();
+        let resume = match (content, request) {
+            (watari_http1::Content::Length(len), Some((method, raw))) if len > RESUME_LEN_MIN => {
+                Resume::of(&method, &raw, &head, len)
+            }
+            _ => None,
+        };
+        self.phase = if content.is_empty() {
+            Phase::Ending
+        } else {
+            Phase::Responding(Responding { body, position: 0, pending: Bytes::new(), resume })
+        };
+        Ok(())
+    }
+
+    /// Takes the next piece of the body, if there is room for it.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Progress {
+        let Phase::Responding(responding) = &mut self.phase else { return Poll::Pending };
+        if !self.outgoing.takes_data() {
+            return Poll::Pending;
+        }
+        let room = self.hold_at.map(|at| at.saturating_sub(responding.position));
+        if room == Some(0) {
+            return Poll::Pending;
+        }
+        if responding.pending.is_empty() {
+            if responding.body.is_end_stream() {
+                return Poll::Ready(self.end_body(None));
+            }
+            match ready!(Pin::new(&mut responding.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => responding.pending = data,
+                    Err(frame) => return Poll::Ready(self.end_body(frame.trailers_ref())),
+                },
+                None => return Poll::Ready(self.end_body(None)),
+                Some(Err(error)) => return Poll::Ready(Err(Broken::Source(error.to_string()).into())),
+            }
+        }
+        let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
+        let data = responding.pending.split_to(responding.pending.len().min(room));
+        responding.position += data.len() as u64;
+        if data.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let framed = self.http.encode(data.len())?;
+        let before = self.outgoing.before();
+        before.extend_from_slice(framed.prefix());
+        self.outgoing.set_data(data, framed.suffix);
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_body(&mut self, trailers: Option<&http::HeaderMap>) -> Result<(), Stop> {
+        self.http.finish(trailers, self.outgoing.before())?;
+        self.phase = Phase::Ending;
+        Ok(())
+    }
+
+    /// Writes what there is to write, and flushes when nothing follows at once.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Progress {
+        if !self.outgoing.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &self.outgoing.slices()))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
+            }
+            self.unflushed += written;
+            self.outgoing.advance(written);
+            return Poll::Ready(Ok(()));
+        }
+        let is_last = matches!(self.phase, Phase::Ending) && self.ends_after_response();
+        // The end of the stream follows, and goes together with a short last response.
+        if self.unflushed > 0 && !(is_last && self.unflushed <= UNFLUSHED_LEN_MAX) {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = 0;
+        }
+        match &self.phase {
+            Phase::Ending => self.poll_end_request(cx),
+            Phase::Responding(responding) if self.hold_at == Some(responding.position) => {
+                Poll::Ready(Err(Stop::End(End::Held)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn ends_after_response(&self) -> bool {
+        self.source.is_none() && !self.http.awaits_content() && self.http.ends_after_response()
+    }
+
+    /// The response is complete and flushed. The service may still read the request. If it does not, the rest is read
+    /// here if it has come and is short, and otherwise the connection closes.
+    fn poll_end_request(&mut self, cx: &mut Context<'_>) -> Progress {
+        if self.source.is_some() {
+            return Poll::Pending;
+        }
+        self.hold_at = None;
+        let mut left = UNWANTED_LEN_MAX;
+        while self.http.awaits_content() {
+            let read = match Pin::new(&mut self.stream).poll_fill_buf(cx) {
+                Poll::Ready(Ok(read @ [_, ..])) => read,
+                _ => &[],
+            };
+            let decoded = self.http.decode(read).ok().filter(|decoded| (1..=left).contains(&decoded.consumed));
+            let Some(decoded) = decoded else {
+                self.http.abandon_content();
+                break;
+            };
+            left -= decoded.consumed;
+            Pin::new(&mut self.stream).consume(decoded.consumed);
+        }
+        self.phase = Phase::Idle;
+        Poll::Ready(match self.http.next_exchange() {
+            Some(Next::Tunnel) => Err(Stop::End(End::Tunnel)),
+            Some(Next::Idle) => Ok(()),
+            Some(Next::Close) | None => Err(Stop::End(End::Complete)),
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! An HTTP/1 connection of a client: it reads requests, asks a [`Service`] for responses and writes them.
+//!
+//! ```text
+//!              a head is complete                 the response begins
+//!   Idle --------------------------> Answering ------------------------> Responding
+//!    ^  a part of a head may have come   |                                  |     |
+//!    |                                   | the request is refused           |     | held at a position,
+//!    |                                   '---------------.                  |     | for a move
+//!    |  all is flushed, and the request was read         v   the body ends  |     v
+//!    '------------------------------------------------ Ending <-------------'    Held
+//!                                                        |
+//!                                                        '---> End: the connection closes, or is a tunnel
+//! ```
+//!
+//! * [`Connection`] runs above a stream of plaintext ([`Plaintext`]): in an agent that is TLS over a leg, in tests and
+//!   simulations a pipe in memory. It opens no socket and reads no clock. `http1` has the rules of the protocol.
+//! * **Drive contract:** the owner calls [`Connection::poll`] until it returns pending, whenever the task is woken. When
+//!   it is ready, the owner takes the connection apart. Nothing is lost by polling too often.
+//! * The connection reads no further than the current request needs, so pipelined requests wait in the stream. It does
+//!   read ahead into an empty stream, to notice a client that goes away.
+//! * **State as a value:** [`Connection::into_parts`] takes a connection apart at any time. What is left besides the
+//!   stream is the state of the protocol (`watari_http1::Server`, which can be exported) and, within a response, its
+//!   body. A connection that is idle, or held within a response, can continue elsewhere.
+//! * An idle connection holds no buffer.
+
+mod connection;
+mod content;
+mod outgoing;
+mod resume;
+
+pub use connection::{Broken, Connection, End, Parts, Plaintext, Responding, Service};
+pub use content::{Content, Incomplete};
+pub use resume::{CannotResume, Part, Resume};

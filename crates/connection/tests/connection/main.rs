@@ -1,0 +1,7 @@
+//! Conversations over a pipe in memory.
+
+#![allow(clippy::unwrap_used)]
+
+mod conversations;
+mod harness;
+mod held;
