@@ -1,15 +1,18 @@
 //! One connection: its states, and the driver of each.
 
-mod activity;
 mod borrowed_stream;
 mod client_end;
+mod client_stream;
+mod date;
 pub(crate) mod driver;
 mod early_data;
 pub(crate) mod handshake;
+pub(crate) mod http;
+mod http1;
+mod http2;
 mod lingering;
 pub(crate) mod requests;
 pub(crate) mod serve;
-pub(crate) mod serve_http;
 pub(crate) mod stalls;
 mod streams;
 mod strict;

@@ -1,48 +1,36 @@
-//! A stream that hyper owns temporarily.
+//! A stream that hyper owns temporarily, for HTTP/2.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use watari_stream::{ReadEnd, TlsStream};
 
-use super::activity::Activity;
 use super::client_end::ClientEnd;
 use super::early_data::gate::Gate;
 use super::early_data::opening::{Opening, Unfinished};
 use super::early_data::stream::EarlyStream;
 use super::streams::Streams;
 
-/// The longest last response whose flush is delayed until the end of the stream, in bytes.
-const HELD_LEN_MAX: usize = 16 * 1024;
-
 /// Returns the stream to its owner when hyper drops it, for any reason.
 pub(crate) struct BorrowedStream {
     stream: Option<Stream>,
     back: Option<oneshot::Sender<Box<TlsStream<TcpStream>>>>,
-    activity: Activity,
     /// Notified when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
     is_close_sent: bool,
     end: ClientEnd,
-    /// Bytes written since the last flush.
-    unflushed: usize,
-    /// Whether the flush of the last response was delayed once.
-    is_held: bool,
     /// Number of writes.
     writes: u64,
     /// `writes`, and the number of requests begun, when the end was last considered.
     seen: Option<(u64, usize)>,
     /// Whether the last write is blocked by the client.
     is_blocked: bool,
-    /// Wakes the reader after the client's end, when all responses have been flushed.
-    end_waits: Option<Waker>,
-    /// The requests of an HTTP/2 connection. `None`: HTTP/1.1, whose single request `activity` tracks.
-    streams: Option<Arc<Streams>>,
+    streams: Arc<Streams>,
 }
 
 pub(crate) enum Stream {
@@ -56,7 +44,6 @@ pub(crate) struct StreamReturn {
     back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
     /// Boxed, because few connections have one, and only for a short time.
     opening: Option<Box<Opening>>,
-    pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
     /// Whether the client will send no more.
     pub(crate) end: ClientEnd,
@@ -84,37 +71,26 @@ impl StreamReturn {
     }
 }
 
-/// Lends a stream. `opening` drives an early one.
-pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (BorrowedStream, StreamReturn) {
+/// Lends a stream for these requests. `opening` drives an early one.
+pub(crate) fn lend(stream: Stream, streams: &Arc<Streams>, opening: Option<Opening>) -> (BorrowedStream, StreamReturn) {
     let (sender, back) = oneshot::channel();
     let opening = opening.map(Box::new);
-    let (activity, end) = (Activity::default(), ClientEnd::default());
-    let stream_return = StreamReturn { back, opening, activity, close_due: Arc::default(), end };
+    let stream_return = StreamReturn { back, opening, close_due: Arc::default(), end: ClientEnd::default() };
     let borrowed = BorrowedStream {
         stream: Some(stream),
         back: Some(sender),
-        activity: stream_return.activity.clone(),
         close_due: stream_return.close_due.clone(),
         is_close_sent: false,
         end: stream_return.end.clone(),
-        unflushed: 0,
-        is_held: false,
         writes: 0,
         seen: None,
         is_blocked: false,
-        end_waits: None,
-        streams: None,
+        streams: streams.clone(),
     };
     (borrowed, stream_return)
 }
 
 impl BorrowedStream {
-    /// Sets the requests of an HTTP/2 connection.
-    pub(crate) fn with_streams(mut self, streams: &Arc<Streams>) -> Self {
-        self.streams = Some(streams.clone());
-        self
-    }
-
     /// Whether the stream has ended by a FIN alone.
     fn is_truncated(&self) -> bool {
         matches!(&self.stream, Some(Stream::Open(stream)) if stream.read_end() == Some(ReadEnd::Truncated))
@@ -144,20 +120,6 @@ impl BorrowedStream {
             Stream::EarlyConnection(early) => early,
             Stream::Open(open) => &mut **open,
         })
-    }
-
-    /// Whether to delay a flush until the end of the stream, which follows at once. A short last response and
-    /// `close_notify` then take one write. If the end does not follow, the borrower is polled again, and flushes.
-    fn holds_last(&mut self, cx: &mut Context<'_>) -> bool {
-        let holds = !self.is_held
-            && self.unflushed <= HELD_LEN_MAX
-            && self.activity.only_ends()
-            && matches!(self.stream, Some(Stream::Open(_)));
-        if holds {
-            self.is_held = true;
-            cx.waker().wake_by_ref();
-        }
-        holds
     }
 
     fn after_write(&mut self) {
@@ -196,19 +158,13 @@ impl AsyncRead for BorrowedStream {
             Ok(()) | Err(_) => {}
         }
         this.end.come();
-        match &this.streams {
-            None if !this.activity.is_answering() => return Poll::Ready(Ok(())),
-            None => this.end_waits = Some(cx.waker().clone()),
-            Some(streams) => {
-                // Registered before the check, because the last response may end at the same time in another thread.
-                streams.wake_when_closed(cx.waker());
-                if streams.are_over() {
-                    let start = streams.start();
-                    return if this.is_quiet(start, cx) { Poll::Ready(Ok(())) } else { Poll::Pending };
-                }
-            }
+        // Registered before the check, because the last response may end at the same time in another thread.
+        this.streams.wake_when_closed(cx.waker());
+        if !this.streams.are_over() {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let start = this.streams.start();
+        if this.is_quiet(start, cx) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }
 
@@ -225,8 +181,7 @@ impl AsyncWrite for BorrowedStream {
         let this = self.get_mut();
         let written = this.stream().poll_write_vectored(cx, parts);
         this.is_blocked = written.is_pending();
-        if let Poll::Ready(Ok(written)) = written {
-            this.unflushed += written;
+        if written.is_ready() {
             this.writes += 1;
         }
         this.after_write();
@@ -238,17 +193,7 @@ impl AsyncWrite for BorrowedStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.holds_last(cx) {
-            return Poll::Ready(Ok(()));
-        }
-        ready!(this.stream().poll_flush(cx))?;
-        this.unflushed = 0;
-        this.activity.flushed();
-        if !this.activity.is_answering() {
-            this.end_waits.take().into_iter().for_each(Waker::wake);
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().stream().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

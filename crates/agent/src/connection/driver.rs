@@ -17,8 +17,8 @@
 //! | state | driven by | ends with |
 //! | --- | --- | --- |
 //! | handshaking | `handshake` | done, early data, failed, refused |
-//! | early data | `early_data`, below `serve_http` | serving, failed |
-//! | serving | `serve`, `serve_http` | parked, ended, reset |
+//! | early data | `early_data`, below `http1` or `http2` | serving, failed |
+//! | serving | `serve`, `http1`, `http2` | parked, ended, reset |
 //! | parked | | fenced at once: the connection is between two requests |
 //! | fenced | `handoff::source` | stays (serving again), left with or without its leg |
 //! | ended | `handoff::ending` | the leg is free for another connection, or closed |
@@ -33,8 +33,8 @@ use watari_wire::leg::Preface;
 
 use super::early_data::opening::EarlyConnection;
 use super::handshake::{HandshakeOutcome, Handshakes};
+use super::http::HttpStart;
 use super::serve::{Served, Serving};
-use super::serve_http::HttpStart;
 use crate::handoff::ending::Endings;
 use crate::handoff::live::Live;
 use crate::handoff::registry::Registry;

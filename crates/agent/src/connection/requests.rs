@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use watari_body::{Body, BoxError};
+use watari_http1::Refused;
 use watari_proxy::Client;
 
 use super::early_data::gate::Gate;
@@ -65,6 +66,14 @@ impl Requests {
         Answer { response, tunnel }
     }
 
+    /// The response to an HTTP/1 request that is malformed or exceeds a limit. It takes no slot.
+    pub(crate) fn refuse(&self, refused: &Refused, client: &Client, stalls: &Arc<Stalls>) -> Response<ResponseBody> {
+        tracing::info!(client = %client.address(), cause = %refused.fault, "request refused");
+        self.metrics.requests.inc();
+        let response = refusal(refused.fault.status(), format!("{}\n", refused.fault));
+        response.map(|body| self.transfers.send(GuardedBody::new(body, None), &Exchange::on(stalls)))
+    }
+
     /// The response, and the request slot that it takes. A refusal takes none.
     async fn respond<B>(
         &self,
@@ -78,7 +87,10 @@ impl Requests {
         B::Error: Into<BoxError>,
     {
         let settings = self.settings.get();
-        if let Err(irregular) = strict::check(&request, &settings.limits) {
+        // `http1` has checked the others.
+        if request.version() > Version::HTTP_11
+            && let Err(irregular) = strict::check(&request, &settings.limits)
+        {
             tracing::info!(client = %client.address(), cause = %irregular, "request refused");
             return (irregular.response(), None);
         }
@@ -97,8 +109,11 @@ impl Requests {
     }
 }
 
+/// The body of a response. It holds the request's slot until it is dropped, and is watched for a client that stalls.
+pub(crate) type ResponseBody = Watched<GuardedBody<Body, Option<Slot>>>;
+
 pub(crate) struct Answer {
-    pub(crate) response: Response<Watched<GuardedBody<Body, Option<Slot>>>>,
+    pub(crate) response: Response<ResponseBody>,
     /// The tunnel that follows the response. Boxed, because few responses have one.
     pub(crate) tunnel: Option<Box<Tunnel>>,
 }

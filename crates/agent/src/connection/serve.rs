@@ -12,7 +12,9 @@ use watari_sys::tcp;
 use watari_values::NodeName;
 use watari_wire::Leave;
 
-use super::serve_http::{HTTP2, Http, HttpEnd, HttpError, HttpStart, serve_http};
+use super::http::{HTTP2, Http, HttpEnd, HttpError, HttpStart};
+use super::http1::serve_http1;
+use super::http2::serve_http2;
 use super::stalls::Stalled;
 use crate::handoff::ending::Ending;
 use crate::handoff::live::{About, Live};
@@ -49,7 +51,11 @@ impl Serving {
         let (received, sent) = start.counts();
         let spoken = {
             let _counted = Counted::one_more(&self.metrics.connections);
-            serve_http(&self.http, start, leaves).await
+            if about.tls.alpn == HTTP2 {
+                Box::pin(serve_http2(&self.http, start, leaves)).await
+            } else {
+                serve_http1(&self.http, start, leaves).await
+            }
         };
         let (parts, read_end, result) = match spoken {
             HttpEnd::Parked(parked, target) => {

@@ -96,8 +96,4 @@ impl Agreed {
     pub(crate) fn take(&self) -> Option<Box<Tunnel>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-
-    pub(crate) fn is_some(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
 }

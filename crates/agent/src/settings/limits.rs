@@ -121,6 +121,12 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// What an HTTP/1 client may send.
+    pub(crate) fn http1(&self) -> watari_http1::Limits {
+        let Self { head_bytes_max, head_fields_max, target_bytes_max, .. } = *self;
+        watari_http1::Limits { head_bytes_max, fields_max: head_fields_max, target_bytes_max }
+    }
+
     /// The limits of legs without a preface.
     pub(crate) fn unidentified(&self) -> UnidentifiedLimits {
         UnidentifiedLimits {

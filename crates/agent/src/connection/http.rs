@@ -1,0 +1,68 @@
+//! What HTTP gets of a connection, and in which state it leaves the connection.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use watari_proxy::Client;
+use watari_stream::TlsStream;
+use watari_values::NodeName;
+
+use super::early_data::opening::{EarlyConnection, Unfinished};
+use super::requests::Requests;
+use crate::handoff::live::{About, Live};
+use crate::node::peers::Peers;
+use crate::settings::current::CurrentSettings;
+
+/// The ALPN protocol name of HTTP/2 (RFC 9113, section 3.2).
+pub(super) const HTTP2: &[u8] = b"h2";
+
+pub(super) type HttpError = Box<dyn Error + Send + Sync>;
+
+/// What HTTP uses of the agent.
+pub(crate) struct Http {
+    /// To report why a connection stays.
+    pub(crate) peers: Peers,
+    pub(crate) settings: Arc<CurrentSettings>,
+    pub(crate) requests: Arc<Requests>,
+}
+
+/// The state of a connection when HTTP begins.
+pub(crate) enum HttpStart {
+    /// The handshake is done.
+    Live(Box<Live>),
+    /// The client has sent early data.
+    EarlyConnection(Box<EarlyConnection>),
+}
+
+/// The state of a connection when HTTP has ended.
+pub(crate) enum HttpEnd {
+    /// The connection has ended, or cannot continue.
+    Ended(Box<TlsStream<TcpStream>>, Result<(), HttpError>),
+    /// The connection is between two requests, and has to move to this agent.
+    Parked(Box<Live>, NodeName),
+    /// The handshake failed.
+    Unfinished(Box<Unfinished>),
+}
+
+impl HttpStart {
+    pub(crate) fn about(&self) -> &About {
+        match self {
+            Self::Live(live) => &live.about,
+            Self::EarlyConnection(early) => early.about(),
+        }
+    }
+
+    /// The bytes received and sent before.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        match self {
+            Self::Live(live) => (live.parts.received, live.parts.sent),
+            Self::EarlyConnection(early) => early.counts(),
+        }
+    }
+}
+
+/// The client, as requests to origins report it.
+pub(super) fn client(about: &About) -> Arc<Client> {
+    Arc::new(Client::new(about.client, about.server, about.client_certificate.as_deref()))
+}

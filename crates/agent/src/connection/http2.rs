@@ -1,0 +1,137 @@
+//! Serves HTTP/2 over a connection, until the connection ends. The HTTP library holds the state of the streams, so the
+//! connection cannot move.
+
+use std::convert::Infallible;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::mpsc;
+use watari_http2::{Flood, Metered};
+use watari_stream::TlsStream;
+use watari_values::StayReason;
+use watari_wire::Leave;
+
+use super::borrowed_stream::{BorrowedStream, Stream, StreamReturn, lend};
+use super::client_end::Content;
+use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
+use super::lingering::Lingering;
+use super::requests::Answer;
+use super::stalls::{Stalled, Stalls};
+use super::streams::Streams;
+use crate::handoff::live::{About, Live};
+
+/// Requests in progress at a time on one connection.
+const STREAMS_MAX: u32 = 64;
+
+/// Bytes that are sealed in advance for a client that does not read, for each stream.
+const SEND_BUFFER_LEN: usize = 64 * 1024;
+
+/// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
+pub(super) async fn serve_http2(http: &Http, start: HttpStart, leaves: &mut mpsc::Receiver<Box<Leave>>) -> HttpEnd {
+    let streams = Arc::new(Streams::default());
+    let (about, borrowed, stream_return) = lend_stream(start, &streams);
+    drive(http, &about, borrowed, stream_return, &streams, leaves).await
+}
+
+fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStream, StreamReturn) {
+    match start {
+        HttpStart::Live(live) => {
+            let Live { about, parts } = *live;
+            let (borrowed, stream_return) = lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), streams, None);
+            (about, borrowed, stream_return)
+        }
+        HttpStart::EarlyConnection(early) => {
+            let (about, stream, opening) = early.begin();
+            let (borrowed, stream_return) = lend(Stream::EarlyConnection(stream), streams, Some(opening));
+            (about, borrowed, stream_return)
+        }
+    }
+}
+
+async fn drive(
+    http: &Http,
+    about: &About,
+    borrowed: BorrowedStream,
+    mut stream_return: StreamReturn,
+    streams: &Arc<Streams>,
+    leaves: &mut mpsc::Receiver<Box<Leave>>,
+) -> HttpEnd {
+    let (close_due, gate, end) = (stream_return.close_due.clone(), stream_return.gate(), stream_return.end.clone());
+    let client = client(about);
+    let stalls = Arc::<Stalls>::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let (requests, client, stalls, stream) =
+            (http.requests.clone(), client.clone(), stalls.clone(), streams.begin());
+        let (gate, end) = (gate.clone(), end.clone());
+        async move {
+            let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
+            let request = request.map(|body| Lingering::new(Content::new(body, &end)));
+            let Answer { response, tunnel } = requests.answer(request, &client, &stalls, gate).await;
+            Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
+                (Some(tunnel), Some(upgrading)) => tunnel.follow(body, stream, upgrading),
+                _ => stream.keep(body),
+            }))
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let limits = http.settings.limits();
+    let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
+    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
+    if http.settings.get().site.has_tunnels() {
+        builder.enable_connect_protocol();
+    }
+    builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
+    let mut look = tokio::time::interval(timeout);
+    let mut start = 0;
+    let mut is_finishing = false;
+    let metered = Metered::of_client(borrowed);
+    let verdict = metered.verdict();
+    let result: Result<(), HttpError> = {
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
+        loop {
+            let spoken = poll_fn(|cx| {
+                if !stream_return.poll_opening(cx) {
+                    return Poll::Ready(Ok(()));
+                }
+                connection.as_mut().poll(cx).map_err(HttpError::from)
+            });
+            tokio::select! {
+                result = spoken => break result,
+                () = close_due.notified() => connection.as_mut().graceful_shutdown(),
+                _ = look.tick() => if streams.were_idle(&mut start) {
+                    // All responses are complete, and the client does not take the rest.
+                    if is_finishing {
+                        break Err(Stalled.into());
+                    }
+                    is_finishing = true;
+                    connection.as_mut().graceful_shutdown();
+                },
+                () = stalls.next_stall() => {
+                    connection.as_mut().graceful_shutdown();
+                    if stalls.count() >= streams.open() {
+                        break Err(Stalled.into());
+                    }
+                }
+                Some(leave) = leaves.recv() => {
+                    about.report_stay(&http.peers, StayReason::Http2);
+                    if leave.or_end {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                }
+            }
+        }
+    };
+    // hyper reports a flood only as a failed read.
+    let result = if verdict.is_flood() { Err(Flood.into()) } else { result };
+    match stream_return.take_back().await {
+        Ok(stream) => HttpEnd::Ended(stream, result),
+        Err(unfinished) => HttpEnd::Unfinished(unfinished),
+    }
+}
