@@ -35,8 +35,10 @@ pub(crate) struct Source(Arc<Mutex<Slot>>);
 
 #[derive(Debug)]
 struct Slot {
-    /// The next piece, if it was decoded and not read.
-    piece: Option<Frame<Bytes>>,
+    /// The next piece of data, if it was decoded and not read.
+    data: Option<Bytes>,
+    /// Trailers that follow `data`, if they were not read.
+    trailers: Option<HeaderMap>,
     state: Flow,
     /// Bytes that are still to come. `None`: the content is chunked.
     left: Option<u64>,
@@ -65,7 +67,8 @@ impl Content {
     /// Content of `len` bytes, or chunked content, and the end that provides it.
     pub(crate) fn new(len: Option<u64>) -> (Self, Source) {
         let slot = Slot {
-            piece: None,
+            data: None,
+            trailers: None,
             state: Flow::Open,
             left: len,
             reader: None,
@@ -83,7 +86,7 @@ impl Source {
     /// or when the content is dropped.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         let mut slot = lock(&self.0);
-        if slot.is_wanted && slot.piece.is_none() {
+        if slot.is_wanted && slot.data.is_none() {
             return true;
         }
         if !slot.connection.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -101,18 +104,16 @@ impl Source {
         let mut slot = lock(&self.0);
         let len = data.len() as u64;
         slot.left = slot.left.map(|left| left.saturating_sub(len));
-        slot.set(Frame::data(data));
+        slot.data = Some(data);
+        slot.wake();
     }
 
     /// Ends the content. `trailers` are those of a chunked message.
     pub(crate) fn complete(self, trailers: Option<HeaderMap>) {
         let mut slot = lock(&self.0);
         slot.state = Flow::Complete;
-        match trailers.filter(|trailers| !trailers.is_empty()) {
-            Some(trailers) => slot.set(Frame::trailers(trailers)),
-            // The last piece may wait to be read.
-            None => slot.wake(),
-        }
+        slot.trailers = trailers.filter(|trailers| !trailers.is_empty());
+        slot.wake();
     }
 
     pub(crate) fn fail(self, cause: Incomplete) {
@@ -127,11 +128,6 @@ impl Drop for Source {
 }
 
 impl Slot {
-    fn set(&mut self, piece: Frame<Bytes>) {
-        self.piece = Some(piece);
-        self.wake();
-    }
-
     fn wake(&mut self) {
         self.is_wanted = false;
         self.reader.take().into_iter().for_each(Waker::wake);
@@ -152,8 +148,9 @@ impl Body for Content {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
         let Some(slot) = &self.0 else { return Poll::Ready(None) };
         let mut slot = lock(slot);
-        if let Some(piece) = slot.piece.take() {
-            return Poll::Ready(Some(Ok(piece)));
+        let frame = slot.data.take().map(Frame::data);
+        if let Some(frame) = frame.or_else(|| slot.trailers.take().map(Frame::trailers)) {
+            return Poll::Ready(Some(Ok(frame)));
         }
         match slot.state {
             Flow::Complete => return Poll::Ready(None),
@@ -169,14 +166,14 @@ impl Body for Content {
     fn is_end_stream(&self) -> bool {
         self.0.as_ref().is_none_or(|slot| {
             let slot = lock(slot);
-            slot.state == Flow::Complete && slot.piece.is_none()
+            slot.state == Flow::Complete && slot.data.is_none() && slot.trailers.is_none()
         })
     }
 
     fn size_hint(&self) -> SizeHint {
         let Some(slot) = &self.0 else { return SizeHint::with_exact(0) };
         let slot = lock(slot);
-        let waiting = slot.piece.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len) as u64;
+        let waiting = slot.data.as_ref().map_or(0, Bytes::len) as u64;
         slot.left.map_or_else(SizeHint::new, |left| SizeHint::with_exact(left + waiting))
     }
 }
@@ -186,7 +183,7 @@ impl Drop for Content {
         if let Some(slot) = &self.0 {
             let mut slot = lock(slot);
             slot.is_dropped = true;
-            slot.piece = None;
+            slot.data = None;
             slot.connection.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -194,4 +191,36 @@ impl Drop for Content {
 
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http::HeaderValue;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn data_and_trailers_that_come_together_are_read_in_order() {
+        let (mut content, source) = Content::new(None);
+        source.provide(Bytes::from_static(b"data"));
+        source.complete(Some(HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))])));
+        assert!(!content.is_end_stream());
+        assert_eq!(content.frame().await.unwrap().unwrap().into_data().unwrap(), "data");
+        assert!(!content.is_end_stream());
+        assert_eq!(content.frame().await.unwrap().unwrap().into_trailers().unwrap()["etag"], "x");
+        assert!(content.is_end_stream() && content.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn content_whose_source_is_gone_fails() {
+        let (mut content, source) = Content::new(Some(3));
+        source.provide(Bytes::from_static(b"ab"));
+        assert_eq!(content.size_hint().exact(), Some(3));
+        drop(source);
+        assert_eq!(content.frame().await.unwrap().unwrap().into_data().unwrap(), "ab");
+        assert_eq!(content.frame().await.unwrap().unwrap_err(), Incomplete::Gone);
+    }
 }

@@ -43,6 +43,9 @@ pub enum RequestFault {
     /// RFC 9112, section 6.1.
     #[error("The only supported transfer coding is chunked.")]
     Coding,
+    /// RFC 9112, section 6.3, rule 4: the end of the content cannot be found.
+    #[error("The last transfer coding must be chunked.")]
+    LastCoding,
     /// RFC 9112, section 6.1.
     #[error("HTTP/1.0 has no transfer codings.")]
     CodingVersion,
@@ -74,6 +77,7 @@ impl RequestFault {
             | Self::Target
             | Self::Length
             | Self::Chunked
+            | Self::LastCoding
             | Self::CodingVersion => StatusCode::BAD_REQUEST,
         }
     }

@@ -57,8 +57,14 @@ const SERVER: &[(&str, &str, &str, &str)] = &[
     (
         "6.1",
         "SHOULD respond with 501 to an unknown coding",
-        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n",
+        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x, chunked\r\n\r\n",
         "Coding",
+    ),
+    (
+        "6.3",
+        "MUST respond with 400 if chunked is not the final coding",
+        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n",
+        "LastCoding",
     ),
     (
         "6.1",

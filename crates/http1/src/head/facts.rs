@@ -46,6 +46,8 @@ pub(crate) enum Coding {
     Chunked,
     /// `chunked`, and other elements after it.
     ChunkedFirst,
+    /// Something else, and `chunked` after it.
+    ChunkedLast,
     /// Something else, or nothing.
     Other,
 }
@@ -112,7 +114,8 @@ impl Facts {
         for element in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             self.coding = match self.coding {
                 Coding::Absent if element.eq_ignore_ascii_case(b"chunked") => Coding::Chunked,
-                Coding::Absent | Coding::Other => Coding::Other,
+                Coding::Other if element.eq_ignore_ascii_case(b"chunked") => Coding::ChunkedLast,
+                Coding::Absent | Coding::Other | Coding::ChunkedLast => Coding::Other,
                 // An empty element after `chunked` is no coding, but not all recipients see it so.
                 Coding::Chunked if element.is_empty() => Coding::Other,
                 Coding::Chunked | Coding::ChunkedFirst => Coding::ChunkedFirst,
@@ -192,14 +195,15 @@ mod tests {
             (&["chunked, chunked"], Coding::ChunkedFirst),
             (&["chunked", "chunked"], Coding::ChunkedFirst),
             (&["chunked", "gzip"], Coding::ChunkedFirst),
-            (&["gzip, chunked"], Coding::Other),
-            (&["gzip", "chunked"], Coding::Other),
+            (&["gzip, chunked"], Coding::ChunkedLast),
+            (&["gzip", "chunked"], Coding::ChunkedLast),
+            (&["gzip, chunked, gzip"], Coding::Other),
             (&["xchunked"], Coding::Other),
             (&["chunked;a"], Coding::Other),
             (&["\"chunked\""], Coding::Other),
             (&["chunked,"], Coding::Other),
-            (&[",chunked"], Coding::Other),
-            (&["", "chunked"], Coding::Other),
+            (&[",chunked"], Coding::ChunkedLast),
+            (&["", "chunked"], Coding::ChunkedLast),
             (&["chunked", ""], Coding::Other),
             (&[""], Coding::Other),
         ] {

@@ -118,7 +118,8 @@ fn content(version: Version, facts: &Facts) -> Result<Content, RequestFault> {
         _ if version == Version::HTTP_10 => return Err(RequestFault::CodingVersion),
         Coding::Chunked => return Ok(Content::Chunked),
         Coding::ChunkedFirst => return Err(RequestFault::Chunked),
-        Coding::Other => return Err(RequestFault::Coding),
+        Coding::ChunkedLast => return Err(RequestFault::Coding),
+        Coding::Other => return Err(RequestFault::LastCoding),
     }
     Ok(if let Length::Known(length) = facts.length { Content::Length(length) } else { Content::None })
 }

@@ -93,7 +93,7 @@ fn check_framing(version: Version, facts: &Facts) -> Result<(), ResponseFault> {
     match facts.coding {
         Coding::Absent => Ok(()),
         _ if version == Version::HTTP_10 => Err(ResponseFault::CodingVersion),
-        Coding::ChunkedFirst | Coding::Other => Err(ResponseFault::Coding),
+        Coding::ChunkedFirst | Coding::ChunkedLast | Coding::Other => Err(ResponseFault::Coding),
         Coding::Chunked if facts.length != Length::Absent => Err(ResponseFault::LengthAndCoding),
         Coding::Chunked => Ok(()),
     }
