@@ -32,7 +32,7 @@ impl<'a, 'r> RequestHead<'a, 'r> {
     /// Parses a head. `input` begins with its first byte and may continue after its end. `None`: it is incomplete.
     pub fn parse(input: &'a [u8], room: &'r mut [MaybeUninit<Field<'a>>]) -> Result<Option<Self>, RequestFault> {
         let mut request = httparse::Request::new(&mut []);
-        let parsed = request.parse_with_uninit_headers(input, room).map_err(fault)?;
+        let parsed = request.parse_with_uninit_headers(input, room).map_err(|error| fault(error, input))?;
         let httparse::Status::Complete(len) = parsed else { return Ok(None) };
         let version = if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
         let facts = Facts::of(request.headers);
@@ -88,10 +88,10 @@ impl<'a, 'r> RequestHead<'a, 'r> {
     }
 }
 
-fn fault(error: httparse::Error) -> RequestFault {
+fn fault(error: httparse::Error, input: &[u8]) -> RequestFault {
     match error {
-        httparse::Error::Token | httparse::Error::Status => RequestFault::RequestLine,
-        httparse::Error::Version => RequestFault::Version,
+        httparse::Error::Version if names_version(input) => RequestFault::Version,
+        httparse::Error::Token | httparse::Error::Status | httparse::Error::Version => RequestFault::RequestLine,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => RequestFault::FieldLine,
         httparse::Error::NewLine => RequestFault::LineEnd,
         httparse::Error::TooManyHeaders => RequestFault::Fields,
@@ -99,6 +99,18 @@ fn fault(error: httparse::Error) -> RequestFault {
 }
 
 /// RFC 9112, section 3.2.
+/// Whether the request line has three words, and the third is a version of HTTP (RFC 9112, section 2.3).
+fn names_version(input: &[u8]) -> bool {
+    let line = input.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ').skip(2);
+    match (words.next(), words.next()) {
+        (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None) => {
+            major.is_ascii_digit() && minor.is_ascii_digit()
+        }
+        _ => false,
+    }
+}
+
 fn check_host(version: Version, host: Host) -> Result<(), RequestFault> {
     match host {
         Host::One => Ok(()),
@@ -196,11 +208,11 @@ mod tests {
             ("GET /", RequestFault::RequestLine),
             ("GET  / HTTP/1.1", RequestFault::RequestLine),
             (" GET / HTTP/1.1", RequestFault::RequestLine),
-            ("GET /a b HTTP/1.1", RequestFault::Version),
+            ("GET /a b HTTP/1.1", RequestFault::RequestLine),
             ("GET / HTTP/1.1 ", RequestFault::LineEnd),
             ("GET / HTTP/2.0", RequestFault::Version),
             ("GET / HTTP/1.2", RequestFault::Version),
-            ("GET / http/1.1", RequestFault::Version),
+            ("GET / http/1.1", RequestFault::RequestLine),
             ("GE(T / HTTP/1.1", RequestFault::RequestLine),
         ] {
             assert_eq!(line(text).unwrap_err(), fault, "{text}");

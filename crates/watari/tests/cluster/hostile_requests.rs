@@ -130,8 +130,8 @@ fn heads_that_are_wrong_reach_no_origin() {
         (400, request("GE(T", "/wrong", &host)),
         (400, request("GET", "/wrong with spaces", &host)),
         (400, request("GET", " /wrong", &host)),
-        (400, format!("GET /wrong HTTP/1.2\r\n{host}").into_bytes()),
-        (400, format!("GET /wrong HTTP/2.0\r\n{host}").into_bytes()),
+        (505, format!("GET /wrong HTTP/1.2\r\n{host}").into_bytes()),
+        (505, format!("GET /wrong HTTP/2.0\r\n{host}").into_bytes()),
         (400, format!("GET /wrong http/1.1\r\n{host}").into_bytes()),
         (400, b"GET /wrong\r\n\r\n".to_vec()),
         (400, format!("POST /wrong HTTP/1.0\r\n{}", coding("chunked")).into_bytes()),
@@ -140,8 +140,8 @@ fn heads_that_are_wrong_reach_no_origin() {
         let (said, ends_cleanly) = scene.request(&bytes);
         assert_eq!((said, ends_cleanly), (Some(status), true), "{:.200?}", String::from_utf8_lossy(&bytes));
     }
-    // HTTP/2 without ALPN gets no response at all.
-    assert_eq!(scene.request(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (None, true));
+    // HTTP/2 without ALPN.
+    assert_eq!(scene.request(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (Some(505), true));
     assert!(scene.origin.requests_with("wrong").is_empty() && scene.origin.requests_with("*").is_empty());
     assert!(scene.origin.requests_with("smuggled").is_empty());
 }
