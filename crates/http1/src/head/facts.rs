@@ -44,7 +44,7 @@ pub(crate) enum Coding {
     Absent,
     /// `chunked` alone.
     Chunked,
-    /// `chunked`, and other elements after it.
+    /// `chunked`, and other elements after it, `chunked` among them.
     ChunkedFirst,
     /// Something else, and `chunked` after it.
     ChunkedLast,
@@ -115,6 +115,7 @@ impl Facts {
             self.coding = match self.coding {
                 Coding::Absent if element.eq_ignore_ascii_case(b"chunked") => Coding::Chunked,
                 Coding::Other if element.eq_ignore_ascii_case(b"chunked") => Coding::ChunkedLast,
+                Coding::ChunkedLast if element.eq_ignore_ascii_case(b"chunked") => Coding::ChunkedFirst,
                 Coding::Absent | Coding::Other | Coding::ChunkedLast => Coding::Other,
                 // An empty element after `chunked` is no coding, but not all recipients see it so.
                 Coding::Chunked if element.is_empty() => Coding::Other,
@@ -198,6 +199,7 @@ mod tests {
             (&["gzip, chunked"], Coding::ChunkedLast),
             (&["gzip", "chunked"], Coding::ChunkedLast),
             (&["gzip, chunked, gzip"], Coding::Other),
+            (&["gzip, chunked", "chunked"], Coding::ChunkedFirst),
             (&["xchunked"], Coding::Other),
             (&["chunked;a"], Coding::Other),
             (&["\"chunked\""], Coding::Other),
