@@ -1,9 +1,8 @@
-//! HTTP/1.1 (RFC 9112) on the client's side: a pure reader of responses, and connections that use it.
+//! HTTP/1.1 (RFC 9112) on the client's side: connections, and a reader of responses. `watari_http1` parses and writes.
 //!
 //! Imports: `connect`, `exchange`, `stream` and `tls` for connections; `request` and `run` for requests and their
 //! samples.
 
-mod chunked;
 mod connection;
 mod fault;
 mod response;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, header};
+use watari_http1::{Client, ContentSize, Limits, Misuse};
 
 use crate::ok_status::OkStatus;
 use crate::site::Site;
@@ -56,6 +57,9 @@ pub enum RequestError {
     /// The path is invalid.
     #[error("{0:?} is not a path: {1}")]
     Path(String, http::Error),
+    /// The header fields are invalid together.
+    #[error("a request cannot be sent: {0}")]
+    Head(#[from] Misuse),
 }
 
 impl Parts {
@@ -77,19 +81,20 @@ impl Request {
         if !body.is_empty() || matches!(method, Method::POST | Method::PUT | Method::PATCH) {
             headers.entry(header::CONTENT_LENGTH).or_insert_with(|| body.len().into());
         }
-        let mut library = http::Request::new(());
-        *library.method_mut() = method.clone();
-        *library.uri_mut() = uri;
-        *library.headers_mut() = headers;
+        let (mut head, ()) = http::Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method.clone(), uri, headers);
+        let persistent = written(&head, &body)?;
+        head.headers.entry(header::CONNECTION).or_insert(const { header::HeaderValue::from_static("close") });
+        let last = written(&head, &body)?;
         Ok(Self {
             class: 0,
             expected: Expected::default(),
             ok: Arc::default(),
-            persistent: written(&library, &body, false),
-            last: written(&library, &body, true),
+            persistent,
+            last,
             site,
             method,
-            parts: of_http2(library),
+            parts: of_http2(http::Request::from_parts(head, ())),
             body,
         })
     }
@@ -107,29 +112,13 @@ impl Request {
 
 const USER_AGENT: &str = concat!("watari-bench/", env!("CARGO_PKG_VERSION"));
 
-/// The bytes of a request in HTTP/1.1 (RFC 9112, section 3).
-fn written(request: &http::Request<()>, body: &[u8], last: bool) -> Bytes {
-    let uri = request.uri();
-    let target = uri.path_and_query().map_or("/", |path| path.as_str());
-    let mut out = format!("{} {target} HTTP/1.1\r\n", request.method()).into_bytes();
-    let mut field = |name: &str, value: &[u8]| {
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value);
-        out.extend_from_slice(b"\r\n");
-    };
-    if !request.headers().contains_key(header::HOST) {
-        field("Host", uri.authority().map_or("", |authority| authority.as_str()).as_bytes());
-    }
-    for (name, value) in request.headers() {
-        field(name.as_str(), value.as_bytes());
-    }
-    if last && !request.headers().contains_key(header::CONNECTION) {
-        field("Connection", b"close");
-    }
-    out.extend_from_slice(b"\r\n");
+/// The bytes of a request in HTTP/1.1.
+fn written(head: &http::request::Parts, body: &[u8]) -> Result<Bytes, Misuse> {
+    let size = if body.is_empty() { ContentSize::None } else { ContentSize::Known(body.len() as u64) };
+    let mut out = Vec::new();
+    Client::new(Limits::default()).start_request(head, size, &mut out)?;
     out.extend_from_slice(body);
-    out.into()
+    Ok(out.into())
 }
 
 /// The request for HTTP/2: `Host` becomes `:authority`, and connection-specific fields are removed (RFC 9113, sections
@@ -162,9 +151,9 @@ mod tests {
     fn a_request_is_written_as_http_1_1() {
         let request = request(Parts::get("/a?b"));
         let text = std::str::from_utf8(&request.persistent).unwrap();
-        assert!(text.starts_with("GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"), "{text}");
-        assert!(text.ends_with("\r\n\r\n") && !text.contains("Connection"), "{text}");
-        assert!(std::str::from_utf8(&request.last).unwrap().ends_with("\r\nConnection: close\r\n\r\n"));
+        assert!(text.starts_with("GET /a?b HTTP/1.1\r\nhost: 127.0.0.1:8080\r\n"), "{text}");
+        assert!(text.ends_with("\r\n\r\n") && !text.contains("connection"), "{text}");
+        assert!(std::str::from_utf8(&request.last).unwrap().ends_with("\r\nconnection: close\r\n\r\n"));
     }
 
     #[test]

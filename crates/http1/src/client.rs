@@ -188,11 +188,18 @@ impl Client {
             return Err(ResponseFault::Version);
         }
         let head = &input[..input.len().min(self.limits.head_bytes_max)];
-        if !end.is_complete(head) {
-            let is_too_long = head.len() == self.limits.head_bytes_max;
-            return if is_too_long { Err(ResponseFault::HeadLen) } else { Ok(None) };
+        let is_full = head.len() == self.limits.head_bytes_max;
+        // Most heads come in one piece: those are parsed without a search. The others are parsed once more, at their end.
+        if end.has_begun() && !is_full && !end.is_complete(head) {
+            return Ok(None);
         }
-        let head = ResponseHead::parse(head, room)?.ok_or(ResponseFault::LineEnd)?;
+        let Some(head) = ResponseHead::parse(head, room)? else {
+            return match (end.is_complete(head), is_full) {
+                (true, _) => Err(ResponseFault::LineEnd),
+                (false, true) => Err(ResponseFault::HeadLen),
+                (false, false) => Ok(None),
+            };
+        };
         if head.fields.len() > self.limits.fields_max {
             return Err(ResponseFault::Fields);
         }

@@ -148,7 +148,7 @@ impl Reading {
         if !ahead.is_empty() {
             let before = std::mem::take(ahead);
             self.came(run);
-            return Poll::Ready(self.take(&before, ahead));
+            return Poll::Ready(self.take(run, &before, ahead));
         }
         let read = ready!(poll_read(stream, cx, |data| {
             if !data.is_empty() {
@@ -156,7 +156,7 @@ impl Reading {
                 sample.first_byte = sample.first_byte.or(self.first_byte);
                 sample.bytes_read += data.len() as u64;
             }
-            self.take(data, ahead)
+            self.take(run, data, ahead)
         }));
         Poll::Ready(read.unwrap_or_else(|error| Err(stream::cut(&error, self.phase()))))
     }
@@ -167,7 +167,7 @@ impl Reading {
     }
 
     /// Enters the bytes of a read. An empty slice is the end of the connection.
-    fn take(&mut self, data: &[u8], ahead: &mut Vec<u8>) -> Result<bool, Ending> {
+    fn take(&mut self, run: &Run, data: &[u8], ahead: &mut Vec<u8>) -> Result<bool, Ending> {
         let fed = if data.is_empty() { self.reader.end().map(|()| Fed::Done(0)) } else { self.reader.feed(data) };
         match fed {
             Ok(Fed::More) => Ok(false),
@@ -175,8 +175,11 @@ impl Reading {
                 ahead.extend_from_slice(&data[taken..]);
                 Ok(true)
             }
-            Err(ProtocolFault::Truncated) => Err(Ending::new(EndingKind::Reset, self.phase(), Side::Server)),
-            Err(_) => Err(Ending::new(EndingKind::Protocol, Phase::Response, Side::Server)),
+            Err(ProtocolFault::Truncated(_)) => Err(Ending::new(EndingKind::Reset, self.phase(), Side::Server)),
+            Err(fault) => {
+                run.shared.causes.add(fault.to_string(), 1);
+                Err(Ending::new(EndingKind::Protocol, Phase::Response, Side::Server))
+            }
         }
     }
 

@@ -1,51 +1,27 @@
-//! Reads one response from bytes as they arrive (RFC 9112, sections 4 to 7).
+//! Reads one response from bytes as they arrive. `watari_http1` parses them; this stores what it cannot consume yet.
 
 use std::mem::MaybeUninit;
 
-use http::{HeaderName, HeaderValue};
+use watari_http1::{Client, Limits, Next, ResponseHead};
 
-use super::chunked::Chunked;
 use super::fault::ProtocolFault;
 use crate::keep::Keep;
 
 /// Maximum number of header fields of one response.
 const FIELDS_MAX: usize = 128;
-/// Maximum length of status line and header fields together, in bytes.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of interim responses (1xx) before the final one.
-const INTERIM_MAX: usize = 16;
+
+/// Limits on the responses of servers. The load generator has no use for stricter ones.
+const LIMITS: Limits = Limits { head_bytes_max: 64 << 10, fields_max: FIELDS_MAX, target_bytes_max: 0 };
 
 /// Reads one response. Bytes go in with [`ResponseReader::feed`]; the connection's end, with [`ResponseReader::end`].
-///
-/// ```text
-/// Head --> Body --> Done
-///   ^-(1xx)-'
-/// ```
 #[derive(Debug)]
 pub struct ResponseReader {
-    state: ResponseState,
-    to_head: bool,
+    client: Client,
+    /// An incomplete head or trailer section.
+    unconsumed: Vec<u8>,
     status: u16,
-    persistent: bool,
     body_bytes: u64,
-    interim: usize,
     keep: Keep,
-}
-
-#[derive(Debug)]
-enum ResponseState {
-    /// In the status line and the header fields. Contains the bytes of earlier reads.
-    Head(Vec<u8>),
-    Body(Framing),
-    Done,
-}
-
-/// How the body ends (RFC 9112, section 6.3).
-#[derive(Debug)]
-enum Framing {
-    Length(u64),
-    Chunked(Chunked),
-    UntilClose,
 }
 
 /// The result of [`ResponseReader::feed`].
@@ -60,15 +36,9 @@ pub enum Fed {
 impl ResponseReader {
     /// A reader of one response. `to_head`: the request was HEAD, so the response has no body.
     pub fn new(to_head: bool, keep: Keep) -> Self {
-        Self {
-            state: ResponseState::Head(Vec::new()),
-            to_head,
-            status: 0,
-            persistent: true,
-            body_bytes: 0,
-            interim: 0,
-            keep,
-        }
+        let mut client = Client::new(LIMITS);
+        client.expect_response(to_head).expect("a new connection is idle");
+        Self { client, unconsumed: Vec::new(), status: 0, body_bytes: 0, keep }
     }
 
     /// The status; 0 until the head was read.
@@ -76,9 +46,9 @@ impl ResponseReader {
         self.status
     }
 
-    /// Whether the connection may carry another request after this response.
+    /// Whether the connection may carry another request after this response, which is complete.
     pub fn is_persistent(&self) -> bool {
-        self.persistent
+        self.client.clone().next_exchange() == Some(Next::Idle)
     }
 
     /// Bytes of the body read so far.
@@ -92,186 +62,83 @@ impl ResponseReader {
 
     /// Reads the next bytes of the connection.
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ProtocolFault> {
-        let mut at = 0;
-        loop {
-            match &mut self.state {
-                ResponseState::Head(_) => match self.head(&input[at..])? {
-                    Some(taken) => at += taken,
-                    None => return Ok(Fed::More),
-                },
-                ResponseState::Body(framing) => {
-                    let (keep, body_bytes) = (&mut self.keep, &mut self.body_bytes);
-                    let (taken, done) = framing.feed(&input[at..], &mut |data| {
-                        *body_bytes += data.len() as u64;
-                        keep.body(data);
-                    })?;
-                    at += taken;
-                    if !done {
-                        return Ok(Fed::More);
-                    }
-                    self.state = ResponseState::Done;
-                }
-                ResponseState::Done => return Ok(Fed::Done(at)),
+        // Most responses arrive in one piece, and are parsed in place.
+        let before = self.unconsumed.len();
+        if before == 0 {
+            let consumed = self.consume(input)?;
+            if self.client.is_response_complete() {
+                return Ok(Fed::Done(consumed));
             }
+            self.unconsumed.extend_from_slice(&input[consumed..]);
+            return Ok(Fed::More);
         }
+        let mut joined = std::mem::take(&mut self.unconsumed);
+        joined.extend_from_slice(input);
+        let consumed = self.consume(&joined)?;
+        if self.client.is_response_complete() {
+            return Ok(Fed::Done(consumed - before));
+        }
+        joined.drain(..consumed);
+        self.unconsumed = joined;
+        Ok(Fed::More)
     }
 
     /// Reads the end of the connection. This is valid for a body that lasts until then.
     pub fn end(&mut self) -> Result<(), ProtocolFault> {
-        match self.state {
-            ResponseState::Done | ResponseState::Body(Framing::UntilClose) => Ok(()),
-            _ => Err(ProtocolFault::Truncated),
+        if self.status == 0 && !self.unconsumed.is_empty() {
+            // What is no head was not cut.
+            ResponseHead::parse(&self.unconsumed, &mut room())?;
         }
+        Ok(self.client.end_of_input()?)
     }
 
-    /// Reads bytes of the head. Returns the number of consumed bytes once the head is complete.
-    fn head(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolFault> {
-        let ResponseState::Head(before) = &mut self.state else { unreachable!("only called in the head") };
-        let had = before.len();
-        // Most heads arrive in one piece, and are parsed in place.
-        let mut joined = std::mem::take(before);
-        let whole = if had == 0 {
-            input
-        } else {
-            joined.extend_from_slice(&input[..input.len().min(HEAD_BYTES_MAX)]);
-            &joined
-        };
-        // Uninitialized, because filling it would cost as much as parsing.
-        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-        let mut response = httparse::Response::new(&mut []);
-        match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, whole, &mut fields) {
-            Ok(httparse::Status::Complete(length)) => {
-                self.state = self.after_head(&response)?;
-                Ok(Some(length - had))
+    /// Reads heads and content, as far as they are complete. Returns the number of consumed bytes.
+    fn consume(&mut self, input: &[u8]) -> Result<usize, ProtocolFault> {
+        let mut consumed = 0;
+        while self.status == 0 {
+            match self.consume_head(&input[consumed..])? {
+                Some(len) => consumed += len,
+                None => return Ok(consumed),
             }
-            Ok(httparse::Status::Partial) if whole.len() >= HEAD_BYTES_MAX => Err(ProtocolFault::TooLong),
-            Ok(httparse::Status::Partial) => {
-                if had == 0 {
-                    joined.extend_from_slice(input);
-                }
-                self.state = ResponseState::Head(joined);
-                Ok(None)
-            }
-            Err(httparse::Error::TooManyHeaders) => Err(ProtocolFault::TooLong),
-            Err(_) => Err(ProtocolFault::Head),
         }
+        while consumed < input.len() && !self.client.is_response_complete() {
+            let rest = &input[consumed..];
+            let decoded = self.client.decode(rest)?;
+            consumed += decoded.consumed;
+            if decoded.consumed == 0 {
+                break;
+            }
+            self.body_bytes += decoded.data.len() as u64;
+            self.keep.body(&rest[decoded.data]);
+        }
+        Ok(consumed)
     }
 
-    /// Derives the next state from the head.
-    fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<ResponseState, ProtocolFault> {
-        let status = response.code.ok_or(ProtocolFault::Head)?;
-        let fields = Fields::read(response)?;
-        if status == 101 {
-            return Err(ProtocolFault::Upgrade);
-        }
-        if (100..200).contains(&status) {
-            self.interim += 1;
-            return if self.interim > INTERIM_MAX {
-                Err(ProtocolFault::TooLong)
-            } else {
-                Ok(ResponseState::Head(Vec::new()))
-            };
-        }
-        self.status = status;
-        self.persistent = if response.version == Some(1) { !fields.close } else { fields.keep_alive };
-        if let Some(headers) = self.keep.headers() {
-            for field in response.headers.iter() {
-                let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| ProtocolFault::Head)?;
-                headers.append(name, HeaderValue::from_bytes(field.value).map_err(|_| ProtocolFault::Head)?);
+    /// Reads a head, which may be that of an informational response. Returns its length, if it is complete.
+    fn consume_head(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolFault> {
+        let mut room = room();
+        let Some((head, _)) = self.client.parse_head(input, &mut room)? else { return Ok(None) };
+        let len = head.raw.len();
+        if head.status >= 200 {
+            self.status = head.status;
+            if let Some(headers) = self.keep.headers() {
+                *headers = head.into_parts()?.headers;
             }
         }
-        if self.to_head || matches!(status, 204 | 304) {
-            return Ok(ResponseState::Done);
-        }
-        let framing = match (fields.chunked, fields.length) {
-            (true, Some(_)) => return Err(ProtocolFault::Length),
-            (true, None) => Framing::Chunked(Chunked::new()),
-            (false, Some(0)) => return Ok(ResponseState::Done),
-            (false, Some(length)) => Framing::Length(length),
-            (false, None) => Framing::UntilClose,
-        };
-        self.persistent &= !matches!(framing, Framing::UntilClose);
-        Ok(ResponseState::Body(framing))
+        Ok(Some(len))
     }
 }
 
-impl Framing {
-    /// Reads bytes of the body. Returns the number of consumed bytes, and whether the body is complete.
-    fn feed(&mut self, input: &[u8], data: &mut impl FnMut(&[u8])) -> Result<(usize, bool), ProtocolFault> {
-        match self {
-            Self::Length(left) => {
-                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                data(&input[..taken]);
-                *left -= taken as u64;
-                Ok((taken, *left == 0))
-            }
-            Self::Chunked(chunked) => {
-                let taken = chunked.feed(input, data)?;
-                Ok((taken, chunked.is_done()))
-            }
-            Self::UntilClose => {
-                data(input);
-                Ok((input.len(), false))
-            }
-        }
-    }
-}
-
-/// The header fields that determine the end of the message and of the connection.
-#[derive(Default)]
-struct Fields {
-    length: Option<u64>,
-    chunked: bool,
-    close: bool,
-    keep_alive: bool,
-}
-
-impl Fields {
-    fn read(response: &httparse::Response<'_, '_>) -> Result<Self, ProtocolFault> {
-        let mut fields = Self::default();
-        for field in response.headers.iter() {
-            // Compares lengths first, because this runs for every field of every response.
-            match field.name.len() {
-                14 if field.name.eq_ignore_ascii_case("content-length") => {
-                    let length = content_length(field.value).ok_or(ProtocolFault::Length)?;
-                    if fields.length.is_some_and(|before| before != length) {
-                        return Err(ProtocolFault::Length);
-                    }
-                    fields.length = Some(length);
-                }
-                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    // The client requested no coding other than chunked (it sends no TE).
-                    if fields.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                        return Err(ProtocolFault::Length);
-                    }
-                    fields.chunked = true;
-                }
-                10 if field.name.eq_ignore_ascii_case("connection") => {
-                    for option in field.value.split(|&byte| byte == b',') {
-                        fields.close |= option.trim_ascii().eq_ignore_ascii_case(b"close");
-                        fields.keep_alive |= option.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(fields)
-    }
-}
-
-/// Digits only, without the sign that `str::parse` would accept.
-fn content_length(value: &[u8]) -> Option<u64> {
-    let value = value.trim_ascii();
-    if value.is_empty() || value.len() > 18 {
-        return None;
-    }
-    value.iter().try_fold(0, |length, &byte| byte.is_ascii_digit().then(|| length * 10 + u64::from(byte - b'0')))
+/// Room for the fields of a head. It is not initialized, because that would cost as much as parsing.
+fn room<'a>() -> [MaybeUninit<watari_http1::Field<'a>>; FIELDS_MAX] {
+    [const { MaybeUninit::uninit() }; FIELDS_MAX]
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use proptest::prelude::*;
+    use watari_http1::{ContentFault, ResponseFault, Truncated};
 
     use super::*;
 
@@ -299,7 +166,7 @@ mod tests {
         assert_eq!((fed, reader.is_persistent()), (Fed::More, false));
         reader.end().unwrap();
         let (mut cut, _) = read(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc").unwrap();
-        assert_eq!(cut.end(), Err(ProtocolFault::Truncated));
+        assert_eq!(cut.end(), Err(Truncated::Content.into()));
     }
 
     #[test]
@@ -307,7 +174,7 @@ mod tests {
         let interim = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
         let (reader, fed) = read(&[&interim[..], b"HTTP/1.1 204 No Content\r\n\r\n"].concat()).unwrap();
         assert_eq!((reader.status(), fed), (204, Fed::Done(interim.len() + 27)));
-        assert_eq!(read(&interim.repeat(INTERIM_MAX + 1)).unwrap_err(), ProtocolFault::TooLong);
+        assert_eq!(read(&interim.repeat(17)).unwrap_err(), ResponseFault::Informational.into());
     }
 
     #[test]
@@ -329,28 +196,54 @@ mod tests {
     }
 
     #[test]
-    fn unclear_lengths_are_refused() {
-        for fields in [
-            "Content-Length: 3\r\nContent-Length: 4",
-            "Content-Length: +3",
-            "Content-Length: 3, 3",
-            "Content-Length:",
-            "Content-Length: 99999999999999999999",
-            "Content-Length: 3\r\nTransfer-Encoding: chunked",
-            "Transfer-Encoding: gzip",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+    fn a_malformed_head_is_refused_when_it_comes() {
+        for (response, fault) in [
+            (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], ResponseFault::Version),
+            (b"HTTP/1.1 200 OK\r\n no-name\r\n", ResponseFault::FieldLine),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", ResponseFault::Length),
+            (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", ResponseFault::Upgrade),
         ] {
-            let response = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nabc");
-            assert_eq!(read(response.as_bytes()).unwrap_err(), ProtocolFault::Length, "{fields}");
+            assert_eq!(read(response).unwrap_err(), fault.into(), "{}", response.escape_ascii());
         }
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
-        assert_eq!(read(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap_err(), ProtocolFault::Head);
-        assert_eq!(read(b"HTTP/1.1 200 OK\r\n no-name\r\n\r\n").unwrap_err(), ProtocolFault::Head);
-        let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; HEAD_BYTES_MAX]].concat();
-        assert_eq!(read(&endless).unwrap_err(), ProtocolFault::TooLong);
+    fn a_head_that_is_cut_may_be_malformed() {
+        let end = |pieces: [&[u8]; 2]| {
+            let mut reader = ResponseReader::new(false, Keep::default());
+            for piece in pieces {
+                assert_eq!(reader.feed(piece), Ok(Fed::More));
+            }
+            reader.end()
+        };
+        assert_eq!(end([b"HTTP/1.1 200", b" OK\r\nX: x"]), Err(Truncated::Head.into()));
+        assert_eq!(end([b"HTTP/1.1 200", b" OK\r\n no-name"]), Err(ResponseFault::FieldLine.into()));
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let head = |fields: &str| read(format!("HTTP/1.1 204 No Content\r\n{fields}\r\n").as_bytes());
+        assert!(head(&"x: y\r\n".repeat(FIELDS_MAX)).is_ok());
+        assert_eq!(head(&"x: y\r\n".repeat(FIELDS_MAX + 1)).unwrap_err(), ResponseFault::Fields.into());
+        let long = |len: usize| head(&format!("x: {}\r\n", "y".repeat(len)));
+        assert!(long(LIMITS.head_bytes_max - 100).is_ok());
+        assert_eq!(long(LIMITS.head_bytes_max).unwrap_err(), ResponseFault::HeadLen.into());
+    }
+
+    #[test]
+    fn chunks_become_a_body() {
+        let response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            4;name=\"x\"\r\nwata\r\n002\r\nri\r\n0\r\nEtag: x\r\n\r\nnext";
+        for cut in 0..response.len() - 4 {
+            let mut reader = ResponseReader::new(false, Keep::answer(1 << 20));
+            let (first, second) = response.split_at(cut);
+            assert_eq!(reader.feed(first), Ok(Fed::More), "cut at {cut}");
+            assert_eq!(reader.feed(second), Ok(Fed::Done(second.len() - 4)), "cut at {cut}");
+            assert!(reader.is_persistent());
+            assert_eq!((reader.body_bytes(), &body(reader)[..]), (6, &b"watari"[..]), "cut at {cut}");
+        }
+        let response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n";
+        assert_eq!(read(response).unwrap_err(), ContentFault::ChunkEnd.into());
     }
 
     proptest! {

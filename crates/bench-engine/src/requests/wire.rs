@@ -122,7 +122,8 @@ impl WireRequest {
             headers: headers(self.headers).ok_or(BadRequests("a header field is invalid"))?,
             body: Bytes::from(self.body.into_vec()),
         };
-        let mut request = Request::new(Arc::clone(site), parts).map_err(|_| BadRequests("a path is invalid"))?;
+        let mut request =
+            Request::new(Arc::clone(site), parts).map_err(|_| BadRequests("a path or a header field is invalid"))?;
         request.class = class;
         request.expected = Expected { status: self.status, sha256: self.sha256 };
         Ok(request)

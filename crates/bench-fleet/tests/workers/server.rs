@@ -67,7 +67,7 @@ fn serve(mut stream: &TcpStream, counted: &Mutex<BTreeMap<String, u64>>, left: &
             continue;
         }
         let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-        if answered.is_err() || fields.iter().any(|field| field == "Connection: close") {
+        if answered.is_err() || fields.iter().any(|field| field == "connection: close") {
             return;
         }
     }

@@ -67,7 +67,7 @@ fn serve(mut stream: &TcpStream, requests: &AtomicU64) {
         }
         requests.fetch_add(1, Ordering::Relaxed);
         let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-        if answered.is_err() || fields.iter().any(|field| field == "Connection: close") {
+        if answered.is_err() || fields.iter().any(|field| field == "connection: close") {
             return;
         }
     }
