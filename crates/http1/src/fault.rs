@@ -99,8 +99,11 @@ pub enum ResponseFault {
     #[error("a line of the head has no valid end")]
     LineEnd,
     /// RFC 9112, section 6.3.
-    #[error("the Content-Length is not a number, or there are several")]
+    #[error("the Content-Length is not a number")]
     Length,
+    /// RFC 9112, section 6.3: response splitting becomes possible.
+    #[error("the response has several values of Content-Length that differ")]
+    Lengths,
     /// RFC 9112, section 6.3: response splitting becomes possible.
     #[error("the response has a Content-Length and a Transfer-Encoding")]
     LengthAndCoding,

@@ -5,6 +5,7 @@
 
 pub(crate) mod address;
 pub(crate) mod client;
+pub(crate) mod error;
 pub(crate) mod failure;
 pub(crate) mod fields;
 pub(crate) mod limits;

@@ -88,7 +88,7 @@ fn fault(error: httparse::Error) -> ResponseFault {
 /// another recipient may still use their fields.
 fn check_framing(version: Version, facts: &Facts) -> Result<(), ResponseFault> {
     if facts.length == Length::Invalid {
-        return Err(ResponseFault::Length);
+        return Err(if facts.has_surplus_length { ResponseFault::Lengths } else { ResponseFault::Length });
     }
     match facts.coding {
         Coding::Absent => Ok(()),
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn faults() {
         for (text, fault) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4", ResponseFault::Length),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4", ResponseFault::Lengths),
             ("HTTP/1.1 204 No Content\r\nContent-Length: +1", ResponseFault::Length),
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", ResponseFault::LengthAndCoding),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked", ResponseFault::Coding),

@@ -3,12 +3,14 @@
 use std::io;
 
 use http::StatusCode;
-use http_body_util::LengthLimitError;
 use watari_admission::RetryAfter;
 use watari_balance::Outcome;
+use watari_body::BoxError;
+use watari_http1::ResponseFault;
 
 use crate::exchange::address::OriginAddress;
 use crate::exchange::client::Client;
+use crate::exchange::error::{ExchangeError, is_too_long};
 
 /// Why a request failed, sorted by the side at fault.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +26,7 @@ pub(crate) enum Failure {
     Protocol,
     /// Client's fault: its body ended early.
     #[error("the request's body was cut short")]
-    UploadCut(#[source] hyper::Error),
+    UploadCut(#[source] BoxError),
     /// Client's fault: its body stalled, or is too slow.
     #[error("the request's body came too slowly")]
     UploadStalled,
@@ -69,13 +71,13 @@ pub(crate) enum Failure {
     ConnectTimeout(OriginAddress),
     /// Origin's fault: it closed a connection that it had just accepted.
     #[error("{0} closed the connection")]
-    Closed(OriginAddress, #[source] hyper::Error),
+    Closed(OriginAddress, #[source] ExchangeError),
     /// Origin's fault.
     #[error("{0} did not answer in time")]
     ResponseTimeout(OriginAddress),
     /// Origin's fault: its response is missing, incomplete, or not valid HTTP.
     #[error("bad response from {0}")]
-    BadResponse(OriginAddress, #[source] hyper::Error),
+    BadResponse(OriginAddress, #[source] ExchangeError),
     /// Origin's fault: two lengths, or one in addition to `Transfer-Encoding`, which allows response splitting (RFC
     /// 9112, section 6.3).
     #[error("{0} sent a response with conflicting Content-Length or Transfer-Encoding fields")]
@@ -92,9 +94,6 @@ pub(crate) enum Failure {
     /// Origin's fault: a success that would open the client's stream without a switch.
     #[error("{0} answered an upgrade with 2xx instead of 101")]
     NotSwitched(OriginAddress),
-    /// Origin's fault: it closed the connection after the switch.
-    #[error("the connection to {0} was lost during an upgrade")]
-    SwitchLost(OriginAddress, #[source] hyper::Error),
 }
 
 /// The response to requests that are refused.
@@ -124,6 +123,8 @@ pub(crate) enum BadSwitch {
     Protocol,
     #[error("Sec-WebSocket-Accept does not match the key")]
     Key,
+    #[error("it preceded the end of the request")]
+    Early,
 }
 
 impl Failure {
@@ -155,7 +156,6 @@ impl Failure {
             Self::Coded(_) => "transfer_coding",
             Self::BadSwitch(..) => "bad_switch",
             Self::NotSwitched(_) => "not_switched",
-            Self::SwitchLost(..) => "switch_lost",
         }
     }
 
@@ -170,8 +170,7 @@ impl Failure {
             | Self::BadLength(_)
             | Self::Coded(_)
             | Self::BadSwitch(..)
-            | Self::NotSwitched(_)
-            | Self::SwitchLost(..) => Outcome::Broken,
+            | Self::NotSwitched(_) => Outcome::Broken,
             Self::BadRequest(_)
             | Self::Method
             | Self::Protocol
@@ -193,7 +192,7 @@ impl Failure {
 
     /// Whether the origin closed the connection instead of responding.
     pub(crate) fn is_reset(&self) -> bool {
-        matches!(self, Self::BadResponse(_, error) if !error.is_parse())
+        matches!(self, Self::BadResponse(_, error) if error.is_reset())
     }
 
     /// The status of the client's response.
@@ -217,17 +216,25 @@ impl Failure {
             | Self::BadLength(_)
             | Self::Coded(_)
             | Self::BadSwitch(..)
-            | Self::NotSwitched(_)
-            | Self::SwitchLost(..) => StatusCode::BAD_GATEWAY,
+            | Self::NotSwitched(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout(_) | Self::ResponseTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
-    /// The failure of a request whose body failed.
-    pub(crate) fn of_upload(error: hyper::Error) -> Self {
-        let is_too_long =
-            std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
-        if is_too_long { Self::UploadTooLong } else { Self::UploadCut(error) }
+    /// The failure of a request that an origin may have seen, and did not respond to.
+    pub(crate) fn of_exchange(origin: &OriginAddress, error: ExchangeError) -> Self {
+        let origin = origin.clone();
+        match error.into_upload() {
+            Ok(error) if is_too_long(&error) => Self::UploadTooLong,
+            Ok(error) => Self::UploadCut(error),
+            Err(ExchangeError::Head(ResponseFault::Lengths | ResponseFault::LengthAndCoding)) => {
+                Self::TwoLengths(origin)
+            }
+            Err(ExchangeError::Head(ResponseFault::Length)) => Self::BadLength(origin),
+            Err(ExchangeError::Head(ResponseFault::Coding)) => Self::Coded(origin),
+            Err(ExchangeError::Head(ResponseFault::Upgrade)) => Self::BadSwitch(origin, BadSwitch::Unasked),
+            Err(error) => Self::BadResponse(origin, error),
+        }
     }
 
     fn is_of_client(&self) -> bool {

@@ -50,7 +50,7 @@ pub(crate) const LENGTH_MAX: u64 = u64::MAX - 2;
 
 /// Checks `Content-Length`. Reduces several fields or elements of the same value to one field (RFC 9110, section 8.6).
 ///
-/// The HTTP libraries check it only if it frames the content: not in responses to HEAD, and not in 204 and 304.
+/// The HTTP/2 library checks it only if it frames the content: not in responses to HEAD, and not in 204 and 304.
 pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
     let fields = headers.get_all(CONTENT_LENGTH).iter();
     let mut lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
@@ -125,13 +125,6 @@ pub(crate) fn remove_if(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool
 pub(crate) fn are_alike(one: &str, other: &str) -> bool {
     let hyphen = |byte| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(hyphen).eq(other.bytes().map(hyphen))
-}
-
-/// Whether the content has a transfer coding besides `chunked`, which the proxy does not remove (RFC 9112, section
-/// 7.2).
-pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
-    values.any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// The names in `Connection` that are not removed anyway. Most messages have none.

@@ -13,7 +13,8 @@ use watari_balance::HealthThresholds;
 use watari_body::{Body, empty};
 
 use crate::pool::origin::Origin;
-use crate::transport::connect::Sender;
+use crate::transport::connect::Connected;
+use crate::transport::http1::Exchange;
 use crate::transport::request;
 
 /// How origins are checked.
@@ -87,12 +88,18 @@ async fn run(origin: Arc<Origin>, check: Check) {
 
 /// Whether an origin is healthy. Each check makes its own connection, as a new client does.
 async fn once(origin: &Origin, check: &Check) -> bool {
-    let Ok((sender, _)) = origin.open(None, false).await else { return false };
+    let Ok(connected) = origin.open(None, false).await else { return false };
     let Some(http) = &check.http else { return true };
     let request = http.request(origin);
-    let response = match sender {
-        Sender::Http1(mut sender) => sender.send_request(request).await,
-        Sender::Http2(mut sender) => sender.send_request(request::for_http2(request, origin.address.is_tls())).await,
+    let status = match connected {
+        Connected::Http1(connection) => {
+            let Ok(mut exchange) = Exchange::new(connection, request, None) else { return false };
+            exchange.response().await.ok().map(|head| head.status)
+        }
+        Connected::Http2(mut sender, _) => {
+            let request = request::for_http2(request, origin.address.is_tls());
+            sender.send_request(request).await.ok().map(|response| response.status())
+        }
     };
-    response.is_ok_and(|response| http.statuses.contains(&response.status().as_u16()))
+    status.is_some_and(|status| http.statuses.contains(&status.as_u16()))
 }

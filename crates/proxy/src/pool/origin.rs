@@ -1,16 +1,13 @@
 //! One origin: its address, its health, its connections, and its responses.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 use watari_balance::{Candidate, ResponseAverage};
@@ -19,6 +16,7 @@ use watari_handover::governor::{Availability, OriginId, OriginView};
 
 use crate::exchange::address::OriginAddress;
 use crate::exchange::client::Client;
+use crate::exchange::error::ExchangeError;
 use crate::exchange::failure::{BadSwitch, Failure};
 use crate::exchange::fields::{self, BadLength};
 use crate::exchange::limits::Limits;
@@ -27,8 +25,10 @@ use crate::observe::progress::bytes_min;
 use crate::pool::health::{Name, OriginHealth};
 use crate::pool::resolve::{Addresses, Resolution};
 use crate::pool::response_body::ResponseBody;
-use crate::transport::connect::{Connector, InvalidTransport, Sender, Transport};
-use crate::transport::connections::{Connection, Connections, Lease};
+use crate::transport::connect::{Connected, Connector, InvalidTransport, Transport};
+use crate::transport::connections::{Connection, Connections, Lease, Stream};
+use crate::transport::content::ResponseContent;
+use crate::transport::http1::{Exchange, Http1};
 use crate::transport::request::{self, Repeatable};
 use crate::transport::tunnel::Tunnel;
 use crate::transport::upgrade::Upgrade;
@@ -197,33 +197,33 @@ impl Origin {
         // A switched connection cannot be used again, and an idle one may be closed at this moment. So an upgrade gets
         // a new connection.
         let kept = if upgrade.is_none() { self.connections.take(Instant::now()) } else { None };
-        if let Some(mut connection) = kept {
-            match self.send(&mut connection, request, upload).await {
-                Sent::Answered(response) => return self.answered(response, self.lease(connection, permit), None).await,
+        if let Some(connection) = kept {
+            match self.send(connection, request, upload).await {
+                Sent::Answered(response) => return self.answered(response, self.lease(permit), None),
                 Sent::Unsent(unsent, _) => request = unsent,
                 Sent::Lost(error) => match again {
                     // The origin closed the idle connection at the moment of the write.
-                    Some(again) if !error.is_parse() => request = again.request(),
-                    _ => return Outcome::Failed(self.lost(error)),
+                    Some(again) if error.is_reset() => request = again.request(),
+                    _ => return Outcome::Failed(Failure::of_exchange(&self.address, error)),
                 },
                 Sent::Failed(failure) => return Outcome::Failed(failure),
             }
         }
         // Boxed: this large future is seldom needed, and would enlarge the future of every request.
-        let mut connection = match Box::pin(self.connect(client, upgrade.is_some())).await {
+        let connection = match Box::pin(self.connect(client, upgrade.is_some())).await {
             Ok(connection) => connection,
             Err(failure) => return Outcome::Untouched(request, failure),
         };
-        match self.send(&mut connection, request, upload).await {
-            Sent::Answered(response) => self.answered(response, self.lease(connection, permit), upgrade).await,
+        match self.send(connection, request, upload).await {
+            Sent::Answered(response) => self.answered(response, self.lease(permit), upgrade),
             Sent::Unsent(request, error) => Outcome::Untouched(request, Failure::Closed(self.address.clone(), error)),
-            Sent::Lost(error) => Outcome::Failed(self.lost(error)),
+            Sent::Lost(error) => Outcome::Failed(Failure::of_exchange(&self.address, error)),
             Sent::Failed(failure) => Outcome::Failed(failure),
         }
     }
 
-    fn lease(&self, connection: Connection, permit: OwnedSemaphorePermit) -> Lease {
-        Lease::new(&self.connections, connection, self.connector.is_for_all(), permit)
+    fn lease(&self, permit: OwnedSemaphorePermit) -> Lease {
+        Lease::new(&self.connections, self.connector.is_for_all(), permit)
     }
 
     /// Resolves the origin's name again in the background, if its addresses are older than the interval.
@@ -237,8 +237,8 @@ impl Origin {
     /// Makes a new connection.
     async fn connect(&self, client: &Client, http1_only: bool) -> Result<Connection, Failure> {
         let failed = match timeout(self.limits.connect_timeout, self.open(Some(client), http1_only)).await {
-            Ok(Ok((sender, peer))) => {
-                return Ok(self.connections.add(sender, peer, self.connector.is_for_all(), Instant::now()));
+            Ok(Ok(connected)) => {
+                return Ok(self.connections.add(connected, self.connector.is_for_all(), Instant::now()));
             }
             Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Failure::Connect(self.address.clone(), error),
             Ok(Err(_)) | Err(_) => Failure::ConnectTimeout(self.address.clone()),
@@ -248,10 +248,9 @@ impl Origin {
     }
 
     /// Makes a new connection. `client` of `None`: for the proxy itself.
-    pub(crate) async fn open(&self, client: Option<&Client>, http1_only: bool) -> io::Result<(Sender, SocketAddr)> {
+    pub(crate) async fn open(&self, client: Option<&Client>, http1_only: bool) -> io::Result<Connected> {
         let socket = self.addresses.connect(self.limits.connect_timeout).await?;
-        let peer = socket.peer_addr()?;
-        Ok((self.connector.connect(socket, client, http1_only).await?, peer))
+        self.connector.connect(socket, client, http1_only).await
     }
 
     /// The limits, which include the timeouts of responses.
@@ -271,89 +270,96 @@ impl Origin {
         let origin = Arc::clone(self);
         tokio::spawn(async move {
             match timeout(origin.limits.connect_timeout, origin.open(None, false)).await {
-                Ok(Ok((sender, peer))) => origin.connections.keep(sender, peer, Instant::now()),
+                Ok(Ok(connected)) => origin.connections.keep(connected, Instant::now()),
                 Ok(Err(_)) | Err(_) => sleep(PREPARED_AGAIN).await,
             }
             origin.preparing.store(false, Ordering::Relaxed);
         });
     }
 
-    async fn send(&self, connection: &mut Connection, request: Box<Request<Body>>, upload: Option<&Upload>) -> Sent {
+    async fn send(&self, connection: Connection, request: Box<Request<Body>>, upload: Option<&Upload>) -> Sent {
         match connection {
-            Connection::Http1(sender, _) => {
-                let request = match upload {
-                    Some(upload) => upload.announce(*request),
-                    None => *request,
-                };
-                self.answer(sender.try_send_request(request), upload).await
-            }
-            Connection::Http2(stream) => {
-                if let Some(upload) = upload {
-                    upload.send();
-                }
-                let answer = stream.sender.try_send_request(request::for_http2(*request, self.address.is_tls()));
-                self.answer(answer, upload).await.map_unsent(request::for_http1)
-            }
+            Connection::Http1(connection) => self.send_http1(connection, *request, upload).await,
+            // Boxed: it would enlarge the future of every request.
+            Connection::Http2(stream) => Box::pin(self.send_http2(stream, *request, upload)).await,
         }
     }
 
-    /// Waits for the head of the response.
-    async fn answer<A>(&self, answer: A, upload: Option<&Upload>) -> Sent
-    where
-        A: Future<Output = Result<Response<Incoming>, TrySendError<Request<Body>>>>,
-    {
+    async fn send_http1(&self, connection: Http1, request: Request<Body>, upload: Option<&Upload>) -> Sent {
+        let wanted = upload.filter(|_| request.headers().contains_key(EXPECT)).map(Upload::wanted);
+        let Ok(mut exchange) = Exchange::new(connection, request, wanted) else {
+            return Sent::Failed(Failure::BadRequest("its head cannot be sent"));
+        };
+        let answer = self.answer(exchange.response(), upload).await;
+        match answer {
+            Ok(Ok(head)) => Sent::Answered(Response::from_parts(head, ResponseContent::Http1(exchange))),
+            Ok(Err(error)) if error.is_reset() => match exchange.into_untouched() {
+                Some(request) => Sent::Unsent(Box::new(request), error),
+                None => Sent::Lost(error),
+            },
+            Ok(Err(error)) => Sent::Lost(error),
+            Err(failure) => Sent::Failed(failure),
+        }
+    }
+
+    async fn send_http2(&self, mut stream: Stream, request: Request<Body>, upload: Option<&Upload>) -> Sent {
+        if let Some(upload) = upload {
+            upload.send();
+        }
+        let answer = stream.sender.try_send_request(request::for_http2(request, self.address.is_tls()));
+        match self.answer(answer, upload).await {
+            Ok(Ok(response)) => {
+                Sent::Answered(response.map(|incoming| ResponseContent::Http2 { incoming, _stream: stream }))
+            }
+            Ok(Err(mut error)) => match error.take_message() {
+                Some(request) => {
+                    let error = ExchangeError::Http2(error.into_error());
+                    Sent::Unsent(Box::new(request::for_http1(request)), error)
+                }
+                None => Sent::Lost(ExchangeError::Http2(error.into_error())),
+            },
+            Err(failure) => Sent::Failed(failure),
+        }
+    }
+
+    /// Waits for the head of the response, or an error of its exchange.
+    async fn answer<T, E>(
+        &self,
+        answer: impl Future<Output = Result<T, E>>,
+        upload: Option<&Upload>,
+    ) -> Result<Result<T, E>, Failure> {
         let asked = Instant::now();
         let mut answer = pin!(answer);
         let uploaded_min = bytes_min(self.limits.body_bytes_per_s_min, self.limits.response_timeout);
         let result = loop {
-            match timeout(self.limits.response_timeout, &mut answer).await {
+            match timeout(self.limits.response_timeout, answer.as_mut()).await {
                 Ok(result) => break result,
                 Err(_) if upload.is_some_and(|upload| upload.has_advanced(uploaded_min)) => {}
-                Err(_) if upload.is_some_and(Upload::is_waiting) => {
-                    return Sent::Failed(Failure::UploadStalled);
-                }
-                Err(_) => return Sent::Failed(Failure::ResponseTimeout(self.address.clone())),
+                Err(_) if upload.is_some_and(Upload::is_waiting) => return Err(Failure::UploadStalled),
+                Err(_) => return Err(Failure::ResponseTimeout(self.address.clone())),
             }
         };
-        match result {
-            Ok(response) => {
-                let now = Instant::now();
-                self.load().response.observe(now.into_std(), now - asked);
-                Sent::Answered(response)
-            }
-            Err(mut error) => match error.take_message() {
-                Some(request) => Sent::Unsent(Box::new(request), error.into_error()),
-                None => Sent::Lost(error.into_error()),
-            },
+        if result.is_ok() {
+            let now = Instant::now();
+            self.load().response.observe(now.into_std(), now - asked);
         }
+        Ok(result)
     }
 
-    fn lost(&self, error: hyper::Error) -> Failure {
-        if error.is_user() { Failure::of_upload(error) } else { Failure::BadResponse(self.address.clone(), error) }
-    }
-
-    async fn answered(&self, response: Response<Incoming>, lease: Lease, upgrade: Option<Upgrade>) -> Outcome {
+    fn answered(&self, response: Response<ResponseContent>, lease: Lease, upgrade: Option<Upgrade>) -> Outcome {
         if response.status().is_informational() {
-            return Box::pin(self.switched(response, lease, upgrade))
-                .await
-                .map_or_else(Outcome::Failed, Outcome::Answered);
+            return self.switched(response, lease, upgrade).map_or_else(Outcome::Failed, Outcome::Answered);
         }
         if upgrade.is_some_and(|upgrade| !upgrade.is_refused_by(response.status())) {
             return Outcome::Failed(Failure::NotSwitched(self.address.clone()));
         }
-        if response.headers().contains_key(TRANSFER_ENCODING) {
-            if response.headers().contains_key(CONTENT_LENGTH) {
-                return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
+        let (mut head, content) = response.into_parts();
+        if head.version == Version::HTTP_2 {
+            match fields::settle_length(&mut head.headers) {
+                Ok(()) => {}
+                Err(BadLength::Differ) => return Outcome::Failed(Failure::TwoLengths(self.address.clone())),
+                Err(BadLength::Invalid) => return Outcome::Failed(Failure::BadLength(self.address.clone())),
             }
-            if fields::is_coded(response.headers()) {
-                return Outcome::Failed(Failure::Coded(self.address.clone()));
-            }
-        }
-        let (mut head, body) = response.into_parts();
-        match fields::settle_length(&mut head.headers) {
-            Ok(()) => {}
-            Err(BadLength::Differ) => return Outcome::Failed(Failure::TwoLengths(self.address.clone())),
-            Err(BadLength::Invalid) => return Outcome::Failed(Failure::BadLength(self.address.clone())),
         }
         self.metrics.count_answer(head.status);
         fields::remove_hop_by_hop(&mut head.headers);
@@ -362,7 +368,7 @@ impl Origin {
             head.headers.remove(CONTENT_LENGTH);
         }
         head.version = Version::HTTP_11;
-        let body = ResponseBody::new(body, lease, &self.limits, self.metrics.of_body());
+        let body = ResponseBody::new(content, lease, &self.limits, self.metrics.of_body());
         Outcome::Answered(Response::from_parts(head, body))
     }
 }
@@ -370,33 +376,31 @@ impl Origin {
 /// Protocol switches.
 impl Origin {
     /// Handles a 101, the only informational response that reaches this point.
-    async fn switched(
+    fn switched(
         &self,
-        mut response: Response<Incoming>,
+        response: Response<ResponseContent>,
         lease: Lease,
         upgrade: Option<Upgrade>,
     ) -> Result<Response<ResponseBody>, Failure> {
         let failed = |cause| Failure::BadSwitch(self.address.clone(), cause);
         let upgrade = upgrade.ok_or_else(|| failed(BadSwitch::Unasked))?;
-        let switching = hyper::upgrade::on(&mut response);
-        let (mut head, body) = response.into_parts();
+        let (mut head, content) = response.into_parts();
         upgrade.accept(&mut head).map_err(failed)?;
+        let switched = content.into_switched().ok_or_else(|| failed(BadSwitch::Early))?;
         self.metrics.count_answer(StatusCode::SWITCHING_PROTOCOLS);
-        let upgraded = switching.await.map_err(|error| Failure::SwitchLost(self.address.clone(), error))?;
-        let body = ResponseBody::none(body, self.metrics.of_body());
-        let mut response = Response::from_parts(head, body);
-        Tunnel::new(upgraded, lease.into_permit()).lay(&mut response);
+        let mut response = Response::from_parts(head, ResponseBody::none(self.metrics.of_body()));
+        Tunnel::new(switched, lease.into_permit()).lay(&mut response);
         Ok(response)
     }
 }
 
 /// The outcome of a request on a connection.
 enum Sent {
-    Answered(Response<Incoming>),
+    Answered(Response<ResponseContent>),
     /// The connection was closed before a byte was written.
-    Unsent(Box<Request<Body>>, hyper::Error),
+    Unsent(Box<Request<Body>>, ExchangeError),
     /// The connection failed after the request was written and before the head of the response arrived.
-    Lost(hyper::Error),
+    Lost(ExchangeError),
     Failed(Failure),
 }
 
@@ -419,20 +423,12 @@ const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// The pause after a connection in advance has failed.
 const PREPARED_AGAIN: Duration = Duration::from_secs(5);
 
-impl Sent {
-    fn map_unsent(self, change: impl FnOnce(Request<Body>) -> Request<Body>) -> Self {
-        match self {
-            Self::Unsent(request, error) => Self::Unsent(Box::new(change(*request)), error),
-            sent => sent,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::{HeaderMap, Method, Uri};
+    use http::header::HOST;
+    use http::{HeaderMap, HeaderValue, Method, Uri};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -463,7 +459,8 @@ mod tests {
             socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
             read
         });
-        let again = Repeatable { method: Method::GET, uri: Uri::from_static("/"), headers: HeaderMap::new() };
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("a"))]);
+        let again = Repeatable { method: Method::GET, uri: Uri::from_static("/"), headers };
         let client = Client::new("192.0.2.7:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
         let outcome = origin.exchange(again.request(), None, Some(&again), &client).await;
         assert!(matches!(outcome, Outcome::Answered(response) if response.status() == StatusCode::NO_CONTENT));

@@ -1,31 +1,36 @@
 //! The body of an origin's response.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use watari_balance::Outcome;
-use watari_body::Body;
+use watari_body::{Body, BoxError};
 use watari_handover::{SeamError, TooLong};
 
+use crate::exchange::error::ExchangeError;
 use crate::exchange::fields;
 use crate::exchange::limits::Limits;
 use crate::observe::metrics::BodyCounters;
 use crate::observe::progress::{Progress, TooSlow};
 use crate::pool::health::Watch;
 use crate::transport::connections::Lease;
+use crate::transport::content::ResponseContent;
+use crate::transport::relay::Relayed;
 
-/// Why a response was not completed. The origin is always at fault.
+/// Why a response was not completed. The origin is at fault, except for `Upload`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResponseBodyError {
     #[error("the origin cut its response short")]
-    Cut(#[source] hyper::Error),
+    Cut(#[source] ExchangeError),
+    #[error("the request was cut short, and with it the response")]
+    Upload(#[source] BoxError),
     #[error("the origin stopped in the middle of its response")]
     Stalled,
     #[error("the origin sent its response too slowly")]
@@ -44,8 +49,10 @@ impl From<TooLong> for ResponseBodyError {
 
 /// The body of an origin's response. At its end, the connection returns to the pool.
 pub(crate) struct ResponseBody {
-    inner: Incoming,
+    content: ResponseContent,
     lease: Option<Lease>,
+    /// Whether the response is complete, or has failed.
+    is_over: bool,
     limit: Duration,
     /// `None` if the length of the body is unknown.
     progress: Option<Progress>,
@@ -57,23 +64,30 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// `limits` has the timeout for the next piece, which is also the timeout for the connection to become ready at the
-    /// end, and the minimum rate.
-    pub(crate) fn new(inner: Incoming, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
+    /// `limits` has the timeout for the next piece, which is also the timeout for the rest of the request after the
+    /// response, and the minimum rate.
+    pub(crate) fn new(content: ResponseContent, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
         let limit = limits.body_timeout;
-        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_bytes_per_s_min, limit));
-        let mut body = Self { lease: Some(lease), limit, progress, ..Self::none(inner, counters) };
-        if body.inner.is_end_stream() {
+        let progress = content.size_hint().exact().map(|_| Progress::new(limits.body_bytes_per_s_min, limit));
+        let (content, lease) = match content {
+            ResponseContent::Http1(exchange) if !exchange.is_sent() => {
+                (ResponseContent::Relayed(Relayed::start(exchange, lease, limit)), None)
+            }
+            content => (content, Some(lease)),
+        };
+        let mut body = Self { content, lease, is_over: false, limit, progress, ..Self::none(counters) };
+        if body.content.is_end_stream() {
             body.release();
         }
         body
     }
 
     /// The body of a response without content, whose connection is used for another protocol.
-    pub(crate) fn none(inner: Incoming, counters: BodyCounters) -> Self {
+    pub(crate) fn none(counters: BodyCounters) -> Self {
         Self {
-            inner,
+            content: ResponseContent::None,
             lease: None,
+            is_over: true,
             limit: Duration::ZERO,
             progress: None,
             timer: None,
@@ -87,7 +101,7 @@ impl ResponseBody {
     /// at once.
     pub(super) fn watch(&mut self, watch: Watch, status: StatusCode) {
         let outcome = Outcome::Answered(status.as_u16());
-        if self.lease.is_none() || outcome.failed() == Some(true) {
+        if self.is_over || outcome.failed() == Some(true) {
             watch.ended(outcome);
         } else {
             self.watch = Some((watch, status));
@@ -99,17 +113,18 @@ impl ResponseBody {
     }
 
     fn release(&mut self) {
+        self.is_over = true;
         if let Some((watch, status)) = self.watch.take() {
             watch.ended(Outcome::Answered(status.as_u16()));
         }
+        let connection = mem::replace(&mut self.content, ResponseContent::None).into_connection();
         if let Some(lease) = self.lease.take() {
-            lease.release(self.limit);
+            lease.release(connection);
         }
     }
 
     /// Drops the body because its origin sends nothing, or too little.
     pub(crate) fn leave_stalled(mut self) {
-        self.lease = None;
         if let Some((watch, _)) = self.watch.take() {
             watch.ended(Outcome::TimedOut);
         }
@@ -117,11 +132,14 @@ impl ResponseBody {
 
     /// Closes the connection.
     fn fail(&mut self, error: ResponseBodyError) -> ResponseBodyError {
-        self.lease = None;
+        (self.content, self.lease, self.is_over) = (ResponseContent::Failed, None, true);
         self.counters.cut.inc();
         if let Some((watch, _)) = self.watch.take() {
-            let stalled = matches!(error, ResponseBodyError::Stalled | ResponseBodyError::TooSlow(_));
-            watch.ended(if stalled { Outcome::TimedOut } else { Outcome::Broken });
+            watch.ended(match error {
+                ResponseBodyError::Stalled | ResponseBodyError::TooSlow(_) => Outcome::TimedOut,
+                ResponseBodyError::Upload(_) => Outcome::Abandoned,
+                ResponseBodyError::Cut(_) | ResponseBodyError::Short | ResponseBodyError::Seam(_) => Outcome::Broken,
+            });
         }
         error
     }
@@ -153,18 +171,21 @@ impl http_body::Body for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else {
+        let Poll::Ready(frame) = self.content.poll_frame(cx) else {
             ready!(self.poll_timer(cx));
             return Poll::Ready(Some(Err(self.fail(ResponseBodyError::Stalled))));
         };
         self.waiting = false;
         Poll::Ready(match frame {
-            Some(Err(error)) => Some(Err(self.fail(ResponseBodyError::Cut(error)))),
+            Some(Err(error)) => {
+                let error = error.into_upload().map_or_else(ResponseBodyError::Cut, ResponseBodyError::Upload);
+                Some(Err(self.fail(error)))
+            }
             Some(Ok(mut frame)) => {
                 fields::clean_frame(&mut frame);
                 let len = frame.data_ref().map_or(0, Bytes::len) as u64;
                 self.counters.bytes.inc_by(len);
-                if self.inner.is_end_stream() {
+                if self.content.is_end_stream() {
                     self.release();
                 } else if let Err(error) = self.advance(len) {
                     return Poll::Ready(Some(Err(self.fail(error.into()))));
@@ -179,10 +200,10 @@ impl http_body::Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.content.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.content.size_hint()
     }
 }

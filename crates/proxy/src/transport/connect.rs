@@ -1,14 +1,15 @@
 //! Makes connections to an origin.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use watari_body::Body;
@@ -17,10 +18,11 @@ use watari_wire::proxy::Header;
 
 use crate::exchange::address::OriginAddress;
 use crate::exchange::client::Client;
+use crate::transport::http1::{ByteStream, Http1};
 use crate::transport::tls::OriginTls;
 
-/// The largest head of a response, and the maximum that is read ahead of a response's body, in bytes.
-const BUFFER_LEN_MAX: usize = 128 * 1024;
+/// The largest head of a response, in bytes.
+const HEAD_LEN_MAX: u32 = 128 * 1024;
 /// The maximum that an origin may send while the client does not read, in bytes: for a stream, and for a connection.
 const WINDOW_LEN: u32 = 1 << 20;
 
@@ -69,10 +71,11 @@ pub(crate) struct Connector {
     proxy_protocol: bool,
 }
 
-/// Sends requests on a connection.
-pub(crate) enum Sender {
-    Http1(http1::SendRequest<Body>),
-    Http2(http2::SendRequest<Body>),
+/// A new connection.
+pub(crate) enum Connected {
+    Http1(Http1),
+    /// Sends requests to the origin at this address.
+    Http2(http2::SendRequest<Body>, SocketAddr),
 }
 
 /// The configuration does not allow connections to an origin.
@@ -105,41 +108,38 @@ impl Connector {
         mut socket: TcpStream,
         client: Option<&Client>,
         http1_only: bool,
-    ) -> io::Result<Sender> {
+    ) -> io::Result<Connected> {
         let version = if http1_only { HttpVersion::Http1 } else { self.version };
+        let peer = socket.peer_addr()?;
         socket.set_nodelay(true)?;
         if self.proxy_protocol {
             socket.write_all(&preface(client)).await?;
         }
         let Some((connector, name)) = &self.tls else {
-            return self.speak(socket, version == HttpVersion::Http2).await;
+            return self.speak(socket, peer, version == HttpVersion::Http2).await;
         };
         let stream = connector.with_alpn(version.alpn()).connect(name.clone(), socket).await?;
         let agreed = stream.get_ref().1.alpn_protocol() == Some(H2);
         if version == HttpVersion::Http2 && !agreed {
             return Err(io::Error::other("the origin did not select h2 (HTTP/2) by ALPN"));
         }
-        self.speak(stream, agreed).await
+        self.speak(stream, peer, agreed).await
     }
 
-    async fn speak<S>(&self, stream: S, http2: bool) -> io::Result<Sender>
+    async fn speak<S>(&self, stream: S, peer: SocketAddr, http2: bool) -> io::Result<Connected>
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: ByteStream + 'static,
     {
-        if http2 {
-            let stream = TokioIo::new(Metered::of_server(stream));
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new()).initial_stream_window_size(WINDOW_LEN);
-            builder.initial_connection_window_size(WINDOW_LEN).max_header_list_size(BUFFER_LEN_MAX as u32);
-            let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
-            tokio::spawn(ended(self.address.clone(), connection));
-            return Ok(Sender::Http2(sender));
+        if !http2 {
+            return Ok(Connected::Http1(Http1::new(stream, peer)));
         }
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(BUFFER_LEN_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        tokio::spawn(ended(self.address.clone(), connection.with_upgrades()));
-        Ok(Sender::Http1(sender))
+        let stream = TokioIo::new(Metered::of_server(stream));
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).initial_stream_window_size(WINDOW_LEN);
+        builder.initial_connection_window_size(WINDOW_LEN).max_header_list_size(HEAD_LEN_MAX);
+        let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+        tokio::spawn(ended(self.address.clone(), connection));
+        Ok(Connected::Http2(sender, peer))
     }
 }
 
@@ -166,7 +166,7 @@ fn tls(
     Ok((TlsConnector::from(Arc::new(tls.config.clone())), name))
 }
 
-/// Logs the end of a connection. The error also reaches the parts that wait for a response or its body.
+/// Logs the end of an HTTP/2 connection. The error also reaches the parts that wait for a response or its body.
 async fn ended(origin: OriginAddress, connection: impl Future<Output = hyper::Result<()>>) {
     if let Err(error) = connection.await {
         tracing::debug!(%origin, %error, "connection ended");

@@ -1,19 +1,19 @@
 //! Connections that are idle or shared.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use watari_body::Body;
 
 use crate::exchange::limits::Limits;
-use crate::transport::connect::Sender;
+use crate::transport::connect::Connected;
+use crate::transport::http1::Http1;
 
 /// The reusable connections to one origin, and the limit on its requests in flight.
 #[derive(Debug)]
@@ -37,8 +37,7 @@ struct ReusableConnections {
 
 #[derive(Debug)]
 struct Idle {
-    sender: http1::SendRequest<Body>,
-    peer: SocketAddr,
+    connection: Http1,
     since: Instant,
 }
 
@@ -87,29 +86,29 @@ impl Connections {
             return Some(Connection::Http2(Stream::on(shared)));
         }
         let mut idle = std::iter::from_fn(|| kept.idle.pop_back());
-        idle.find(|idle| idle.sender.is_ready()).map(|idle| Connection::Http1(idle.sender, idle.peer))
+        idle.find_map(|mut idle| idle.connection.is_open().then_some(idle.connection)).map(Connection::Http1)
     }
 
     /// Whether there is a connection for the next request.
     pub(crate) fn has_spare(&self, now: Instant) -> bool {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
-        kept.idle.retain(|idle| idle.sender.is_ready());
+        kept.idle.retain_mut(|idle| idle.connection.is_open());
         !kept.idle.is_empty() || kept.shared.iter().any(|shared| shared.has_room())
     }
 
     /// Stores a new connection for the next request.
-    pub(crate) fn keep(&self, sender: Sender, peer: SocketAddr, now: Instant) {
-        if let Connection::Http1(sender, peer) = self.add(sender, peer, true, now) {
-            self.put(sender, peer, now);
+    pub(crate) fn keep(&self, connected: Connected, now: Instant) {
+        if let Connection::Http1(connection) = self.add(connected, true, now) {
+            self.put(connection, now);
         }
     }
 
     /// Registers a new connection. If it can be shared, and is `for_all` clients, other requests use it from now on.
-    pub(crate) fn add(&self, sender: Sender, peer: SocketAddr, for_all: bool, now: Instant) -> Connection {
-        match sender {
-            Sender::Http1(sender) => Connection::Http1(sender, peer),
-            Sender::Http2(sender) => {
+    pub(crate) fn add(&self, connected: Connected, for_all: bool, now: Instant) -> Connection {
+        match connected {
+            Connected::Http1(connection) => Connection::Http1(connection),
+            Connected::Http2(sender, peer) => {
                 let shared =
                     Arc::new(SharedConnection { sender, peer, streams: AtomicUsize::new(0), used: Mutex::new(now) });
                 let stream = Stream::on(&shared);
@@ -124,19 +123,19 @@ impl Connections {
     /// Sets the addresses of the origin. Drops connections to other addresses; they end with the requests on them.
     pub(crate) fn keep_only(&self, addresses: Arc<[SocketAddr]>) {
         let mut kept = self.lock();
-        kept.idle.retain(|idle| addresses.contains(&idle.peer));
+        kept.idle.retain(|idle| addresses.contains(&idle.connection.peer()));
         kept.shared.retain(|shared| addresses.contains(&shared.peer));
         kept.addresses = Some(addresses);
     }
 
     /// Stores an idle connection. Removes the oldest one if there are more than `idle_max`.
-    fn put(&self, sender: http1::SendRequest<Body>, peer: SocketAddr, now: Instant) {
+    fn put(&self, connection: Http1, now: Instant) {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
-        if kept.addresses.as_ref().is_some_and(|addresses| !addresses.contains(&peer)) {
+        if kept.addresses.as_ref().is_some_and(|addresses| !addresses.contains(&connection.peer())) {
             return;
         }
-        kept.idle.push_back(Idle { sender, peer, since: now });
+        kept.idle.push_back(Idle { connection, since: now });
         if kept.idle.len() > self.idle_max {
             kept.idle.pop_front();
         }
@@ -171,8 +170,8 @@ impl SharedConnection {
 
 /// A connection for one request.
 pub(crate) enum Connection {
-    /// A complete connection, and its peer.
-    Http1(http1::SendRequest<Body>, SocketAddr),
+    /// A complete connection.
+    Http1(Http1),
     Http2(Stream),
 }
 
@@ -196,22 +195,16 @@ impl Drop for Stream {
     }
 }
 
-/// A connection in use. Dropping it closes the connection, or ends only the request if the connection is shared.
+/// What a request in flight holds, and where its connection returns.
 pub(crate) struct Lease {
     connections: Arc<Connections>,
-    connection: Connection,
     for_all: bool,
     permit: OwnedSemaphorePermit,
 }
 
 impl Lease {
-    pub(crate) fn new(
-        connections: &Arc<Connections>,
-        connection: Connection,
-        for_all: bool,
-        permit: OwnedSemaphorePermit,
-    ) -> Self {
-        Self { connections: Arc::clone(connections), connection, for_all, permit }
+    pub(crate) fn new(connections: &Arc<Connections>, for_all: bool, permit: OwnedSemaphorePermit) -> Self {
+        Self { connections: Arc::clone(connections), for_all, permit }
     }
 
     /// Returns only the permit, because the connection is now used for another protocol.
@@ -219,23 +212,10 @@ impl Lease {
         self.permit
     }
 
-    /// Returns the connection after a response was read to its end. Closes it if it is not ready again within
-    /// `limit`, because the rest of a request's body may still be in transit.
-    pub(crate) fn release(self, limit: Duration) {
-        let Self { connections, connection, for_all, permit } = self;
-        let Connection::Http1(mut sender, peer) = connection else { return };
-        if !for_all || sender.is_closed() {
-            return;
-        }
-        if sender.is_ready() {
-            connections.put(sender, peer, Instant::now());
-        } else {
-            tokio::spawn(async move {
-                if let Ok(Ok(())) = timeout(limit, sender.ready()).await {
-                    connections.put(sender, peer, Instant::now());
-                }
-                mem::drop(permit);
-            });
+    /// Ends the exchange. Stores its connection, if another one can use it.
+    pub(crate) fn release(self, connection: Option<Http1>) {
+        if let Some(connection) = connection.filter(|_| self.for_all) {
+            self.connections.put(connection, Instant::now());
         }
     }
 }

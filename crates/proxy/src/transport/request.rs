@@ -9,6 +9,7 @@ use watari_body::Body;
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
 use crate::exchange::fields;
+use crate::transport::informational::OnInformational;
 use crate::transport::upgrade::Upgrade;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -49,7 +50,11 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
     head.headers.append(VIA, via(head.version));
     head.uri = Uri::from(origin_form(&head.uri)?);
     head.version = Version::HTTP_11;
+    let on_informational = head.extensions.remove::<OnInformational>();
     head.extensions.clear();
+    if let Some(on_informational) = on_informational {
+        head.extensions.insert(on_informational);
+    }
     if let Some(upgrade) = upgrade {
         upgrade.ask(head);
         head.extensions.insert(upgrade);

@@ -17,15 +17,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Extensions, Response};
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
+use crate::transport::http1::Switched;
+
 /// The origin's side of a tunnel. Dropping it closes the connection to the origin.
 pub struct Tunnel {
-    origin: TokioIo<Upgraded>,
+    origin: Switched,
     /// The slot of a request in flight to the origin.
     _permit: OwnedSemaphorePermit,
     /// What the request holds until the tunnel has ended.
@@ -56,8 +56,8 @@ pub enum TunnelBroken {
 }
 
 impl Tunnel {
-    pub(crate) fn new(origin: Upgraded, permit: OwnedSemaphorePermit) -> Self {
-        Self { origin: TokioIo::new(origin), _permit: permit, guard: None }
+    pub(crate) fn new(origin: Switched, permit: OwnedSemaphorePermit) -> Self {
+        Self { origin, _permit: permit, guard: None }
     }
 
     /// Attaches the tunnel to the response that announces it.

@@ -7,8 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderValue, Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
@@ -42,19 +40,9 @@ impl Upload {
         self.advanced.swap(false, Ordering::Relaxed) && enough
     }
 
-    /// Adds `Transfer-Encoding: chunked` to an HTTP/1.1 request without a length. Otherwise the body of a `GET` would
-    /// be omitted (RFC 9112, section 6.3). A held body is sent when the origin responds with 100 (Continue).
-    pub(crate) fn announce(&self, mut request: Request<Body>) -> Request<Body> {
-        if !request.headers().contains_key(CONTENT_LENGTH) {
-            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        let wanted = Arc::clone(&self.wanted);
-        hyper::ext::on_informational(&mut request, move |response| {
-            if response.status() == StatusCode::CONTINUE {
-                wanted.notify_one();
-            }
-        });
-        request
+    /// A held body is sent when this is notified.
+    pub(crate) fn wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
     }
 
     /// Sends a held body without a response of the origin.

@@ -103,7 +103,7 @@ async fn answers_that_are_none_are_a_bad_gateway() {
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n".to_owned(), "bad_response"),
         ("HTTP/1.1 200 OK\r\nContent-Le".to_owned(), "bad_response"),
         (String::new(), "bad_response"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned(), "bad_response"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned(), "two_lengths"),
         (format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)), "bad_response"),
         (format!("HTTP/1.1 200 OK\r\n{many_fields}\r\n"), "bad_response"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".to_owned(), "transfer_coding"),
@@ -153,7 +153,7 @@ async fn a_length_that_is_none_is_a_bad_gateway() {
     }
     for (request, status, length, expected) in [
         (head(), "200 OK", "5", Some("5")),
-        (head(), "200 OK", "0005, 0005", Some("0005")),
+        (head(), "200 OK", "0005, 0005", Some("5")),
         (head(), "200 OK", "18446744073709551613", Some("18446744073709551613")),
         (get(), "304 Not Modified", "5", Some("5")),
         (get(), "204 No Content", "5", None),

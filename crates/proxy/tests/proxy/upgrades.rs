@@ -71,7 +71,9 @@ async fn an_agreed_upgrade_is_passed_back_with_its_fields() {
     let origin = Origin::start().await;
     let fixture = Fixture::new([origin.address.clone()], Limits::default());
     let asked = |head: &str| {
-        assert!(head.contains("\r\nconnection: upgrade\r\nupgrade: echo\r\n"), "{head}");
+        for line in ["\r\nconnection: upgrade\r\n", "\r\nupgrade: echo\r\n"] {
+            assert!(head.contains(line), "{head}");
+        }
         AGREED.to_owned()
     };
     let (response, mut origin) = tokio::join!(fixture.respond(get_echo()), origin.answer(asked));
