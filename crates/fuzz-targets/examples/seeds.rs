@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use watari_endings::Tally;
 use watari_fuzz_targets::connections::pair;
+use watari_fuzz_targets::http1::corpus;
 use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
@@ -39,6 +40,8 @@ fn main() {
     write("files", &paths());
     write("flow_answers", &[ANSWER.to_vec()]);
     write("http1_response", &RESPONSES.map(|response| [&[0, 30], response].concat()));
+    write("http1_server", &requests());
+    write("http1_client", &responses());
     write("lists", &[LIST.to_vec()]);
     write("frames", &captured_frames());
     write("capture_files", &capture_files());
@@ -53,6 +56,22 @@ const RESPONSES: [&[u8]; 4] = [
     b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbody",
     b"HTTP/1.0 304 Not Modified\r\nConnection: keep-alive\r\n\r\n",
 ];
+
+/// Requests of the corpus of `watari_http1`, with the size of pieces before them. Each tenth is enough.
+fn requests() -> Vec<Vec<u8>> {
+    let next = corpus::NEXT;
+    let contents = corpus::CONTENTS.iter().map(|(_, rest, _)| format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}{next}"));
+    let requests = contents.chain(corpus::HEADS.iter().map(|(_, head, _)| format!("{head}{next}")));
+    requests.step_by(10).map(|request| [&[30], request.as_bytes()].concat()).collect()
+}
+
+/// Responses, with the size of pieces and the method of the request before them.
+fn responses() -> Vec<Vec<u8>> {
+    let (responses, next) = (corpus::RESPONSES, corpus::FORGED);
+    let responses = responses.iter().map(|(_, _, response, _)| format!("{response}{next}"));
+    let prefixed = |(index, response): (usize, String)| [&[30, (index % 3) as u8], response.as_bytes()].concat();
+    responses.step_by(5).enumerate().map(prefixed).collect()
+}
 
 /// Lines of a list, with every option, and of a log.
 const LIST: &[u8] = br#"# source URI TLS

@@ -15,7 +15,10 @@ mod frame;
 mod frames;
 mod handoff_events;
 mod handoff_schedule;
+pub mod http1;
+mod http1_client;
 mod http1_response;
+mod http1_server;
 mod lists;
 mod passed_name;
 mod preface;
@@ -34,7 +37,7 @@ pub type Target = fn(&[u8]);
 
 /// Each target by its name, which is also the name of its corpus in `fuzz/corpus` and of its program in
 /// `fuzz/Cargo.toml`.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("capture_files", capture_files::run),
     ("client_hello", |bytes| structured(bytes, client_hello::run)),
     ("continuation", continuation::run),
@@ -44,7 +47,9 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("frames", |bytes| structured(bytes, frames::run)),
     ("handoff_events", handoff_events::run),
     ("handoff_schedule", handoff_schedule::run),
+    ("http1_client", http1_client::run),
     ("http1_response", http1_response::run),
+    ("http1_server", http1_server::run),
     ("lists", |bytes| structured(bytes, lists::run)),
     ("passed_name", passed_name::run),
     ("preface", |bytes| structured(bytes, preface::run)),

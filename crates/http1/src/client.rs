@@ -12,7 +12,7 @@ use crate::content::{Content, ContentSize, Decoded, Decoder, Encoder, Framed};
 use crate::fault::{ContentFault, Misuse, ResponseFault, Truncated};
 use crate::head::{FIELDS_ON_STACK, Field, HeadEnd, ResponseHead, field_room};
 use crate::limits::{INFORMATIONAL_MAX, Limits};
-use crate::server::Next;
+use crate::next::Next;
 
 /// The state of a client's connection: one request at a time, and its responses.
 ///

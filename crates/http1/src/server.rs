@@ -4,6 +4,8 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+use std::mem::MaybeUninit;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, request, response as http_response};
 
@@ -12,6 +14,7 @@ use crate::fault::{ContentFault, Misuse, RequestFault, Truncated};
 use crate::head::end::empty_lines_len;
 use crate::head::{FIELDS_ON_STACK, HeadEnd, RequestHead, field_room};
 use crate::limits::Limits;
+use crate::next::Next;
 
 /// The state of a server's connection: one request at a time, and its response. Pipelined requests stay in the caller's
 /// input until [`Server::next_exchange`].
@@ -110,18 +113,6 @@ pub struct Refused {
     pub consumed: usize,
     /// Whether the connection ends after the response, because the start of the next request is uncertain.
     pub closes: bool,
-}
-
-/// How a connection continues after a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// It is between two requests.
-    Idle,
-    /// The caller closes it. It may have to read on for a while, so that the client gets the response (RFC 9112,
-    /// section 9.6).
-    Close,
-    /// The protocol changes. The rest of the input belongs to the other protocol.
-    Tunnel,
 }
 
 impl Server {
@@ -309,26 +300,22 @@ impl Server {
 
     fn parse_head(&mut self, input: &[u8], skipped: usize) -> Result<Request, Refused> {
         let mut room = field_room();
-        let parsed = match RequestHead::parse(input, &mut room) {
+        match RequestHead::parse(input, &mut room) {
             // A site may allow more fields than usual.
             Err(RequestFault::Fields) if self.limits.fields_max > FIELDS_ON_STACK => {
-                let mut room = vec![std::mem::MaybeUninit::uninit(); self.limits.fields_max];
-                return match RequestHead::parse(input, &mut room) {
-                    Ok(Some(head)) => self.accept(head, skipped),
-                    Ok(None) => Err(self.refuse(RequestFault::LineEnd)),
-                    Err(fault) => Err(self.refuse(fault)),
-                };
+                let mut room = vec![MaybeUninit::uninit(); self.limits.fields_max];
+                self.accept(RequestHead::parse(input, &mut room), skipped)
             }
-            parsed => parsed,
-        };
-        match parsed {
-            Ok(Some(head)) => self.accept(head, skipped),
-            Ok(None) => Err(self.refuse(RequestFault::LineEnd)),
-            Err(fault) => Err(self.refuse(fault)),
+            parsed => self.accept(parsed, skipped),
         }
     }
 
-    fn accept(&mut self, head: RequestHead<'_, '_>, skipped: usize) -> Result<Request, Refused> {
+    fn accept(
+        &mut self,
+        parsed: Result<Option<RequestHead<'_, '_>>, RequestFault>,
+        skipped: usize,
+    ) -> Result<Request, Refused> {
+        let head = parsed.and_then(|head| head.ok_or(RequestFault::LineEnd)).map_err(|fault| self.refuse(fault))?;
         let (content, is_last, asks_upgrade) = (head.content, head.is_last(), head.asks_upgrade());
         let (expects_continue, consumed) = (head.expects_continue(), skipped + head.raw.len());
         let exchange = Exchange {

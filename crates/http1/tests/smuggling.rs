@@ -6,7 +6,7 @@ mod common;
 #[path = "common/corpus.rs"]
 mod corpus;
 
-use common::{receive, serve};
+use common::{receive, receive_moving, serve, serve_moving};
 use corpus::{CONTENTS, FORGED, HEADS, NEXT, RESPONSES};
 use http::{HeaderName, HeaderValue, Method, Uri};
 
@@ -27,6 +27,7 @@ fn heads_have_one_meaning() {
 fn assert_served(name: &str, input: &str, outcome: &str) {
     for piece in [usize::MAX, 1, 7] {
         assert_eq!(serve(input.as_bytes(), piece), outcome, "{name}, in pieces of {piece}: {input:?}");
+        assert_eq!(serve_moving(input.as_bytes(), piece), outcome, "{name}, in pieces of {piece}: {input:?}");
     }
 }
 
@@ -35,7 +36,9 @@ fn responses_have_one_end() {
     for (name, method, response, outcome) in RESPONSES {
         let input = format!("{response}{FORGED}");
         for piece in [usize::MAX, 1, 7] {
-            assert_eq!(receive(method, input.as_bytes(), piece), *outcome, "{name}, in pieces of {piece}: {input:?}");
+            let what = format!("{name}, in pieces of {piece}: {input:?}");
+            assert_eq!(receive(method, input.as_bytes(), piece), *outcome, "{what}");
+            assert_eq!(receive_moving(method, input.as_bytes(), piece), *outcome, "{what}");
         }
     }
 }

@@ -19,8 +19,37 @@ pub const DATE: HeaderValue = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:0
 
 /// Serves a client that sends `input` in pieces and then ends. Each request has an empty response.
 pub fn serve(input: &[u8], piece: usize) -> String {
+    serve_by(input, piece, |_| {})
+}
+
+/// The same, by a server that moves before each piece.
+pub fn serve_moving(input: &[u8], piece: usize) -> String {
+    serve_by(input, piece, |server| {
+        let mut state = Vec::new();
+        server.export(&mut state);
+        *server = Server::import(&state, Limits::default()).unwrap();
+    })
+}
+
+/// Receives the response to a request. The server sends `input` in pieces and then ends. The method OPTIONS asks for
+/// an upgrade to `x`.
+pub fn receive(method: &str, input: &[u8], piece: usize) -> String {
+    receive_by(method, input, piece, |_| {})
+}
+
+/// The same, by a client that moves before each piece.
+pub fn receive_moving(method: &str, input: &[u8], piece: usize) -> String {
+    receive_by(method, input, piece, |client| {
+        let mut state = Vec::new();
+        client.export(&mut state);
+        *client = Client::import(&state, Limits::default()).unwrap();
+    })
+}
+
+fn serve_by(input: &[u8], piece: usize, moves: impl Fn(&mut Server)) -> String {
     let (mut server, mut input, mut log) = (Server::new(Limits::default()), Input::new(input, piece), String::new());
     loop {
+        moves(&mut server);
         match server.parse_request(input.seen()) {
             Ok(Some(request)) => {
                 input.consume(request.consumed);
@@ -30,7 +59,10 @@ pub fn serve(input: &[u8], piece: usize) -> String {
             Ok(None) => return log + &end(server.end_of_input(input.seen())),
             Err(refused) => return format!("{log}{:?}", refused.fault),
         }
-        let content = content(&mut input, |input| server.decode(input).map_err(|fault| format!("{fault:?}")));
+        let content = content(&mut input, |input| {
+            moves(&mut server);
+            server.decode(input).map_err(|fault| format!("{fault:?}"))
+        });
         match content {
             Ok((content, true)) => log += &content,
             Ok(_) => return format!("{log} {}", end(server.end_of_input(input.seen()))),
@@ -45,9 +77,7 @@ pub fn serve(input: &[u8], piece: usize) -> String {
     }
 }
 
-/// Receives the response to a request that asks for an upgrade to `x`. The server sends `input` in pieces and then
-/// ends.
-pub fn receive(method: &str, input: &[u8], piece: usize) -> String {
+fn receive_by(method: &str, input: &[u8], piece: usize, moves: impl Fn(&mut Client)) -> String {
     let (mut client, mut input, mut log) = (Client::new(Limits::default()), Input::new(input, piece), String::new());
     let request = Request::builder().method(method).uri("http://a/");
     let request =
@@ -55,6 +85,7 @@ pub fn receive(method: &str, input: &[u8], piece: usize) -> String {
     let head = request.body(()).unwrap().into_parts().0;
     client.start_request(&head, ContentSize::None, &mut Vec::new()).unwrap();
     loop {
+        moves(&mut client);
         match client.parse_response(input.seen()) {
             Ok(Some(response)) => {
                 input.consume(response.consumed);
@@ -68,7 +99,11 @@ pub fn receive(method: &str, input: &[u8], piece: usize) -> String {
             Ok(None) => return log + &end(client.end_of_input()),
             Err(fault) => return format!("{log}{fault:?}"),
         }
-        match content(&mut input, |input| client.decode(input).map_err(|fault| format!("{fault:?}"))) {
+        let content = content(&mut input, |input| {
+            moves(&mut client);
+            client.decode(input).map_err(|fault| format!("{fault:?}"))
+        });
+        match content {
             Ok((content, is_end)) => match if is_end { Ok(()) } else { client.end_of_input() } {
                 Ok(()) => log += &content,
                 Err(fault) => return format!("{log} {fault:?}"),
