@@ -57,16 +57,16 @@ impl Client {
     }
 
     /// Sends a request that was due at `due`, and reads the response. `source` is the local address, if the caller
-    /// requires one.
-    pub(crate) async fn send(&mut self, request: &Request, source: Option<IpAddr>, due: Duration) {
-        self.exchange(Exchange::new(&[request], source, due)).await;
+    /// requires one. `now` is the time.
+    pub(crate) async fn send(&mut self, request: &Request, source: Option<IpAddr>, due: Duration, now: Duration) {
+        self.exchange(Exchange::new(&[request], source, due), now).await;
     }
 
     /// Sends requests to one site without waiting for responses between them (HTTP/1.1 pipelining), then reads the
     /// responses. `source` is the local address, if the caller requires one. The batch is not longer than
-    /// [`Client::room`].
-    pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], source: Option<IpAddr>, due: Duration) {
-        self.exchange(Exchange::new(batch, source, due)).await;
+    /// [`Client::room`]. `now` is the time, at which they are due.
+    pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], source: Option<IpAddr>, now: Duration) {
+        self.exchange(Exchange::new(batch, source, now), now).await;
     }
 
     /// How many more requests the connection can carry, or a new connection if it has to be replaced.
@@ -80,7 +80,8 @@ impl Client {
     /// Sends a request, and passes the header fields and body of the response to `inspection`. Returns how the request
     /// ended.
     pub(crate) async fn ask(&mut self, request: &Request, due: Duration, inspection: Inspection<'_>) -> Ending {
-        self.exchange(Exchange::new(&[request], None, due).inspected(inspection)).await
+        let now = self.run.now();
+        self.exchange(Exchange::new(&[request], None, due).inspected(inspection), now).await
     }
 
     /// Closes the connection, unless other clients share it.
@@ -93,10 +94,8 @@ impl Client {
 
     /// Sends the requests of the exchange. Sends a request again only if the server has certainly not processed it, or
     /// if it is idempotent. Returns how the last request ended.
-    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Ending {
-        let mut repeated = false;
-        let begun = self.run.now();
-        let mut now = begun;
+    async fn exchange(&mut self, mut exchange: Exchange<'_>, begun: Duration) -> Ending {
+        let (mut repeated, mut now) = (false, begun);
         loop {
             exchange.start(now);
             let attempt = match &mut self.sender {

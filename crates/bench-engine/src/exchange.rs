@@ -20,7 +20,8 @@ pub(crate) struct Exchange<'a> {
     /// Examines the response, if the caller needs that.
     inspection: Option<Inspection<'a>>,
     due: Duration,
-    started: Duration,
+    /// When the attempt began.
+    pub(crate) started: Duration,
     family: Family,
     handshake: Option<HandshakeKind>,
 }

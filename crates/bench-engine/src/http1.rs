@@ -9,5 +9,5 @@ mod response;
 mod sender;
 
 pub use fault::ProtocolFault;
-pub use response::{Fed, ResponseReader};
+pub use response::{Fed, LastHead, ResponseReader};
 pub(crate) use sender::Sender;

@@ -268,7 +268,7 @@ async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
                 client.send_pipelined(&requests, source, run.now()).await;
             }
         }
-        _ => perform_anew(run, client, number, now).await,
+        _ => perform_anew(run, client, number, now, now).await,
     }
     true
 }
@@ -304,10 +304,11 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
 
 async fn take_arrivals(mut client: Client, run: Arc<Run>, arrivals: Arc<Arrivals>) {
     while let Some((due, number)) = arrivals.next().await {
-        if run.now().saturating_sub(due) > run.plan.timeouts.connect {
+        let now = run.now();
+        if now.saturating_sub(due) > run.plan.timeouts.connect {
             give_up(&run, number, due);
         } else {
-            perform_anew(&run, &mut client, number, due).await;
+            perform_anew(&run, &mut client, number, due, now).await;
         }
     }
 }

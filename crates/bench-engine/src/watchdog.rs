@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -12,11 +12,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct Watchdog {
     sleep: Pin<Box<Sleep>>,
     deadline: Instant,
+    /// The waker that the timer has.
+    waker: Option<Waker>,
 }
 
 impl Watchdog {
     pub(crate) fn new(deadline: Instant) -> Self {
-        Self { sleep: Box::pin(sleep_until(deadline)), deadline }
+        Self { sleep: Box::pin(sleep_until(deadline)), deadline, waker: None }
     }
 
     /// The output of `future`, or `None` if the deadline passes first.
@@ -34,11 +36,17 @@ impl Watchdog {
         self.deadline = deadline;
         if deadline < self.sleep.deadline() {
             self.sleep.as_mut().reset(deadline);
+            self.waker = None;
         }
     }
 
     /// Ready when the deadline has passed.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // A timer that runs and has the waker need not be polled.
+        if self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.waker = Some(cx.waker().clone());
         loop {
             ready!(self.sleep.as_mut().poll(cx));
             if self.sleep.deadline() >= self.deadline {

@@ -1,6 +1,6 @@
 //! Arbitrary bytes of a server. Any segmentation yields the same response, or the same fault.
 
-use watari_bench_engine::http1::{Fed, ProtocolFault, ResponseReader};
+use watari_bench_engine::http1::{Fed, LastHead, ProtocolFault, ResponseReader};
 use watari_bench_engine::keep::Keep;
 
 /// Status, bytes of the body, SHA-256 of the body, whether the connection persists, and the number of bytes consumed.
@@ -9,20 +9,22 @@ type Read = (u16, u64, Option<[u8; 32]>, bool, usize);
 pub(crate) fn run(input: &[u8]) {
     let Some(([choices, cut], bytes)) = input.split_first_chunk() else { return };
     let to_head = choices & 1 == 1;
-    let whole = read(to_head, &[bytes]);
+    // The second read compares the head, the third parses it.
+    let last = &mut LastHead::default();
+    let whole = read(to_head, &[bytes], last);
     let (first, second) = bytes.split_at(usize::from(*cut).min(bytes.len()));
-    assert_eq!(read(to_head, &[first, second]), whole);
-    assert_eq!(read(to_head, &bytes.chunks(1).collect::<Vec<_>>()), whole);
+    assert_eq!(read(to_head, &[first, second], last), whole);
+    assert_eq!(read(to_head, &bytes.chunks(1).collect::<Vec<_>>(), &mut LastHead::default()), whole);
     if let Ok((_, body_bytes, _, _, taken)) = whole {
         assert!(taken <= bytes.len() && body_bytes <= taken as u64);
     }
 }
 
-fn read(to_head: bool, pieces: &[&[u8]]) -> Result<Read, ProtocolFault> {
+fn read(to_head: bool, pieces: &[&[u8]], last: &mut LastHead) -> Result<Read, ProtocolFault> {
     let mut reader = ResponseReader::new(to_head, Keep::default().and_digest());
     let mut taken = 0;
     for piece in pieces {
-        match reader.feed(piece)? {
+        match reader.feed(piece, last)? {
             Fed::More => taken += piece.len(),
             Fed::Done(more) => return Ok(done(reader, taken + more)),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::fault::ProtocolFault;
-use super::response::{Fed, ResponseReader};
+use super::response::{Fed, LastHead, ResponseReader};
 use crate::connect::{Opened, Route};
 use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::exchange::{Broken, Response};
@@ -25,8 +25,14 @@ use crate::watchdog::Watchdog;
 const READ_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// It holds no bytes between two polls, so all connections of a thread share one buffer.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+    /// It holds no bytes of a connection between two polls, so all connections of a thread share it.
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch { buffer: vec![0; READ_BYTES].into(), last: LastHead::default() });
+}
+
+/// The state that the connections of a thread share.
+struct Scratch {
+    buffer: Box<[u8]>,
+    last: LastHead,
 }
 
 /// A connection. `sample` collects its times and counts.
@@ -46,11 +52,20 @@ impl Connection {
         Self { sample, route, stream, ahead: Vec::new(), persistent: true }
     }
 
-    /// Writes `data`, and returns the time at which that was done.
-    pub(crate) async fn write(&mut self, run: &Run, data: &[u8], watchdog: &mut Watchdog) -> Result<Duration, Ending> {
+    /// Writes `data`, and returns the time at which that was done. `begun`: when the client began with the request.
+    pub(crate) async fn write(
+        &mut self,
+        run: &Run,
+        data: &[u8],
+        begun: Duration,
+        watchdog: &mut Watchdog,
+    ) -> Result<Duration, Ending> {
+        // Reading the clock takes long. The connection may have been opened since.
+        let begun = self.sample.secured.or(self.sample.connected).map_or(begun, |ready| ready.max(begun));
+        let deadline = run.shared.instant(begun + run.plan.timeouts.response);
         let (mut rest, stream) = (data, &mut self.stream);
         let write = poll_fn(|cx| poll_write_all(Pin::new(stream), cx, &mut rest));
-        match watchdog.within(run.response_deadline(), write).await {
+        match watchdog.within(deadline, write).await {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(stream::cut(&error, Phase::Request)),
             None => return Err(Ending::new(EndingKind::Timeout, Phase::Request, Side::Server)),
@@ -112,7 +127,7 @@ impl Connection {
             return Ending::new(EndingKind::Normal, Phase::Close, Side::Server);
         }
         let stream = &mut self.stream;
-        let read = poll_fn(|cx| poll_read(Pin::new(stream), cx, <[u8]>::len));
+        let read = poll_fn(|cx| poll_read(Pin::new(stream), cx, |data, _| data.len()));
         match watchdog.within(run.response_deadline(), read).await {
             None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
             Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),
@@ -148,15 +163,15 @@ impl Reading {
         if !ahead.is_empty() {
             let before = std::mem::take(ahead);
             self.came(run);
-            return Poll::Ready(self.take(run, &before, ahead));
+            return Poll::Ready(SCRATCH.with_borrow_mut(|scratch| self.take(run, &before, ahead, &mut scratch.last)));
         }
-        let read = ready!(poll_read(stream, cx, |data| {
+        let read = ready!(poll_read(stream, cx, |data, last| {
             if !data.is_empty() {
                 self.came(run);
                 sample.first_byte = sample.first_byte.or(self.first_byte);
                 sample.bytes_read += data.len() as u64;
             }
-            self.take(run, data, ahead)
+            self.take(run, data, ahead, last)
         }));
         Poll::Ready(read.unwrap_or_else(|error| Err(stream::cut(&error, self.phase()))))
     }
@@ -167,8 +182,8 @@ impl Reading {
     }
 
     /// Enters the bytes of a read. An empty slice is the end of the connection.
-    fn take(&mut self, run: &Run, data: &[u8], ahead: &mut Vec<u8>) -> Result<bool, Ending> {
-        let fed = if data.is_empty() { self.reader.end().map(|()| Fed::Done(0)) } else { self.reader.feed(data) };
+    fn take(&mut self, run: &Run, data: &[u8], ahead: &mut Vec<u8>, last: &mut LastHead) -> Result<bool, Ending> {
+        let fed = if data.is_empty() { self.reader.end().map(|()| Fed::Done(0)) } else { self.reader.feed(data, last) };
         match fed {
             Ok(Fed::More) => Ok(false),
             Ok(Fed::Done(taken)) => {
@@ -205,11 +220,15 @@ impl Reading {
 }
 
 /// Reads once into the thread's buffer, and passes the bytes to `take`. An empty slice is the end of the connection.
-fn poll_read<T>(stream: Pin<&mut Stream>, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
+fn poll_read<T>(
+    stream: Pin<&mut Stream>,
+    cx: &mut Context<'_>,
+    take: impl FnOnce(&[u8], &mut LastHead) -> T,
+) -> Poll<io::Result<T>> {
     SCRATCH.with_borrow_mut(|scratch| {
-        let mut buffer = ReadBuf::new(scratch);
+        let mut buffer = ReadBuf::new(&mut scratch.buffer);
         ready!(stream.poll_read(cx, &mut buffer))?;
-        Poll::Ready(Ok(take(buffer.filled())))
+        Poll::Ready(Ok(take(buffer.filled(), &mut scratch.last)))
     })
 }
 

@@ -64,13 +64,14 @@ impl Sender {
         if !self.fits(exchange) {
             self.close(run);
             let (watchdog, request) = (&mut self.watchdog, exchange.next());
-            let opened = connect::open(run, &self.tls, request, exchange.source, watchdog).await;
+            // Boxed, because the future of a handshake is larger than all others, and would be moved for each request.
+            let opened = Box::pin(connect::open(run, &self.tls, request, exchange.source, watchdog)).await;
             self.connection = Some(Box::new(Connection::new(opened.map_err(Broken::before_response)?)));
         }
         let last = self.room(run.plan.protocol) <= exchange.rest().len();
         let connection = self.connection.as_mut().expect("it fits, or was just opened");
         exchange.goes_over(&connection.sample);
-        let written = connection.write(run, &bytes(exchange, last), &mut self.watchdog).await;
+        let written = connection.write(run, &bytes(exchange, last), exchange.started, &mut self.watchdog).await;
         let written = written.map_err(Broken::before_response)?;
         exchange.written = Some(written);
         loop {

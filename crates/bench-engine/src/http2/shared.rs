@@ -54,7 +54,7 @@ impl SharedConnection {
         {
             return Err(failure.ending);
         }
-        match self.open(exchange).await {
+        match Box::pin(self.open(exchange)).await {
             Ok(connection) => Ok(Arc::clone(self.lock().insert(Arc::new(connection)))),
             Err(ending) => {
                 let route = Route { site: Arc::clone(&exchange.next().site), source: exchange.source };

@@ -12,23 +12,23 @@ use crate::plan::Work;
 use crate::run::Run;
 
 /// Performs one task. Each flow gets a new client, so that the server sees a new user.
-pub(super) async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Duration) {
+pub(super) async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Duration, now: Duration) {
     if let Work::Flow { .. } = run.plan.work {
         *client = Client::new(run);
     }
-    perform(run, client, number, due).await;
+    perform(run, client, number, due, now).await;
 }
 
-/// Performs one task: a request or a flow.
-pub(super) async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration) {
+/// Performs one task: a request or a flow. `now` is the time.
+pub(super) async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration, now: Duration) {
     match &run.plan.work {
         Work::Requests(requests) => {
             let (request, source) = requests.nth(number);
-            client.send(request, source, due).await;
+            client.send(request, source, due, now).await;
         }
         Work::Flow { flow, site, seed } => {
             let walk = Walk::new(Arc::clone(flow), number, *seed);
-            flows::perform(run, client, flow, site, walk, due).await;
+            Box::pin(flows::perform(run, client, flow, site, walk, due)).await;
         }
     }
 }

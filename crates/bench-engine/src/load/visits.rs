@@ -90,7 +90,8 @@ impl Visits<'_> {
 }
 
 async fn go(run: Arc<Run>, mut client: Client, visit: Visit, number: u64) -> Visited {
-    perform(&run, &mut client, number, visit.due).await;
+    let now = run.now();
+    perform(&run, &mut client, number, visit.due, now).await;
     client.close();
     Visited { visit, client, ended: run.now() }
 }
