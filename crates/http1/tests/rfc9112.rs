@@ -205,7 +205,7 @@ const CLIENT: &[(&str, &str, &str, &str, &str)] = &[
         "MUST discard a response with an invalid length",
         "GET",
         "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\na",
-        "Length",
+        "Lengths",
     ),
     (
         "6.3.5",

@@ -270,14 +270,15 @@ fn trailers_end_chunks() {
 }
 
 proptest! {
-    /// A response in any pieces is read as in one.
+    /// A response in any pieces is read as in one. A malformed head may be refused before its end has come.
     #[test]
     fn any_split_reads_alike(
         text in "(HTTP/1.[012]) [0-9]{2,3}( OK)?\r?\n((Content-Length|Transfer-Encoding): (3|0|chunked)\r?\n|A:b\r\n| x){0,3}\r\n(3\r\n)?(abc)?(\r\n0\r\n\r\n)?",
         size in 1usize..20,
     ) {
         let whole = read(text.as_bytes(), text.len());
-        prop_assert_eq!(read(text.as_bytes(), size), whole);
+        let in_pieces = read(text.as_bytes(), size);
+        prop_assert!(in_pieces == whole || (in_pieces.is_err() && whole.is_err()), "{:?} {:?}", in_pieces, whole);
     }
 }
 

@@ -162,7 +162,7 @@ fn explanation(fault: Fault, input: &[u8], is_head: bool, message: Option<&Messa
         Fault::Response(ResponseFault::Coding) => {
             (is_bodiless || (!codings.is_empty() && !is_chunked), "reads other codings until the end")
         }
-        Fault::Response(ResponseFault::Length) => {
+        Fault::Response(ResponseFault::Length | ResponseFault::Lengths) => {
             (is_bodiless || !codings.is_empty(), "checks a length or coding of a response only if it frames content")
         }
         Fault::Response(ResponseFault::LengthAndCoding) => {

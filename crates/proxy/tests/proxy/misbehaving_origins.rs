@@ -133,8 +133,6 @@ async fn a_length_that_is_none_is_a_bad_gateway() {
         ("bad_length", "Content-Length: 0x5\r\n"),
         ("bad_length", "Content-Length: 5 5\r\n"),
         ("bad_length", "Content-Length: \r\n"),
-        ("bad_length", "Content-Length: 18446744073709551614\r\n"),
-        ("bad_length", "Content-Length: 18446744073709551615\r\n"),
         ("bad_length", "Content-Length: 18446744073709551616\r\n"),
         ("bad_length", "Content-Length: 12345678901234567890123\r\n"),
         ("bad_length", "Connection: content-length\r\nContent-Length: -5\r\n"),
@@ -154,7 +152,7 @@ async fn a_length_that_is_none_is_a_bad_gateway() {
     for (request, status, length, expected) in [
         (head(), "200 OK", "5", Some("5")),
         (head(), "200 OK", "0005, 0005", Some("5")),
-        (head(), "200 OK", "18446744073709551613", Some("18446744073709551613")),
+        (head(), "200 OK", "18446744073709551615", Some("18446744073709551615")),
         (get(), "304 Not Modified", "5", Some("5")),
         (get(), "204 No Content", "5", None),
     ] {
@@ -171,7 +169,7 @@ async fn a_length_that_is_none_is_a_bad_gateway() {
 /// RFC 9110, section 8.6: the length in a response to HEAD is that of the response to GET. So both have the same end.
 #[tokio::test]
 async fn head_and_get_agree_on_lengths() {
-    for (length, status) in [(u64::MAX - 2, 200), (u64::MAX - 1, 502), (u64::MAX, 502)] {
+    for (length, status) in [("18446744073709551615", 200), ("18446744073709551616", 502)] {
         for request in [head(), get()] {
             let method = request.method().clone();
             let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
