@@ -230,7 +230,7 @@ mod tests {
         for (response, fault) in [
             (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], ResponseFault::Version),
             (b"HTTP/1.1 200 OK\r\n no-name\r\n", ResponseFault::FieldLine),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", ResponseFault::Length),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", ResponseFault::Lengths),
             (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", ResponseFault::Upgrade),
         ] {
             assert_eq!(read(response).unwrap_err(), fault.into(), "{}", response.escape_ascii());
