@@ -34,7 +34,7 @@ use crate::next::Next;
 /// | Complete | Stopped | `Close` |
 /// | Stopped | any | `Close` |
 /// | Idle, Head, Content | any | none |
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     pub(crate) limits: Limits,
     pub(crate) sending: Sending,
@@ -273,7 +273,7 @@ impl Client {
             }
             _ => {}
         }
-        self.exchange.closes |= !head.persists() || content == Content::UntilClose;
+        self.exchange.closes |= !head.persists();
         self.receiving =
             if content.is_empty() { Receiving::Complete } else { Receiving::Content(Decoder::new(content)) };
         Ok(())

@@ -36,7 +36,7 @@ use crate::next::Next;
 /// | Stopped | Complete, Idle | `Close` |
 /// | Content | Complete | none: the caller decodes the rest, or abandons it |
 /// | any | Due, Content | none |
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     pub(crate) limits: Limits,
     pub(crate) receiving: Receiving,

@@ -28,13 +28,17 @@ const RESPONSES: [&str; 6] = [
 fn moved_server(server: &Server) -> Server {
     let mut state = Vec::new();
     server.export(&mut state);
-    Server::import(&state, Limits::default()).unwrap()
+    let moved = Server::import(&state, Limits::default()).unwrap();
+    assert_eq!(moved, *server);
+    moved
 }
 
 fn moved_client(client: &Client) -> Client {
     let mut state = Vec::new();
     client.export(&mut state);
-    Client::import(&state, Limits::default()).unwrap()
+    let moved = Client::import(&state, Limits::default()).unwrap();
+    assert_eq!(moved, *client);
+    moved
 }
 
 /// One side of a conversation that gets a byte at a time.

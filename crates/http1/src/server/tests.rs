@@ -150,6 +150,12 @@ fn every_transition() {
     assert_eq!(table, include_str!("transitions.txt"), "{table}");
 }
 
+/// Idle connections are many.
+#[test]
+fn a_connection_takes_little_memory() {
+    assert!(size_of::<Server>() <= 96, "{}", size_of::<Server>());
+}
+
 #[test]
 fn requests_stay_in_the_input_until_their_turn() {
     let mut server = server();
@@ -217,6 +223,13 @@ fn more_fields_than_usual_are_allocated() {
     assert_eq!(parse(50, 51), over(false, text(51).len()));
     assert_eq!(parse(200, 200), Ok(200));
     assert_eq!(parse(200, 201), over(true, 0));
+}
+
+#[test]
+fn a_refused_head_gets_no_content() {
+    let mut server = server();
+    server.parse_request(b"HEAD /#a HTTP/1.1\r\nHost: a\r\n\r\n").unwrap_err();
+    assert_eq!(start(&mut server, &head(400, &[]), ContentSize::Known(3)).unwrap().0, Content::None);
 }
 
 /// RFC 9110, section 10.1.1.
@@ -340,6 +353,9 @@ fn the_protocol_switches_only_if_the_client_asked() {
     let (content, written) = start(&mut server, &switch, ContentSize::None).unwrap();
     assert_eq!((content, server.next_exchange()), (Content::None, Some(Next::Tunnel)));
     assert_eq!(written, "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+    let mut closing = due(ASKING);
+    closing.close_after_response();
+    assert_eq!(start(&mut closing, &switch, ContentSize::None).unwrap().1, written, "the tunnel ends by itself");
     for request in
         [GET, &ASKING.replace("1.1", "1.0"), &ASKING.replace("Connection", "A"), &ASKING.replace("Upgrade:", "A:")]
     {

@@ -27,7 +27,9 @@ pub fn serve_moving(input: &[u8], piece: usize) -> String {
     serve_by(input, piece, |server| {
         let mut state = Vec::new();
         server.export(&mut state);
-        *server = Server::import(&state, Limits::default()).unwrap();
+        let moved = Server::import(&state, Limits::default()).unwrap();
+        assert_eq!(moved, *server);
+        *server = moved;
     })
 }
 
@@ -42,7 +44,9 @@ pub fn receive_moving(method: &str, input: &[u8], piece: usize) -> String {
     receive_by(method, input, piece, |client| {
         let mut state = Vec::new();
         client.export(&mut state);
-        *client = Client::import(&state, Limits::default()).unwrap();
+        let moved = Client::import(&state, Limits::default()).unwrap();
+        assert_eq!(moved, *client);
+        *client = moved;
     })
 }
 
