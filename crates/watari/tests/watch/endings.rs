@@ -97,7 +97,7 @@ const CASES: &[Case] = &[
     ("C_RESET", "before_answer", BY_CLIENT, 1, |it| { it.connect(); it.send(Client, b"question"); it.reset(Client); }),
     // The same port, twice.
     ("S_NORMAL", "after_answer", BY_SERVER, 1, |it| {
-        it.connect(); it.ask(); it.reset(Client); it.again("C_RESET", "before_answer");
+        it.connect_from_fixed_port(); it.ask(); it.reset(Client); it.again("C_RESET", "before_answer");
         it.ask(); it.answer(); it.close(Server);
     }),
 ];

@@ -89,6 +89,12 @@ impl Scene {
         self.take(client);
     }
 
+    /// A client connects from a port that the system assigns to no other connection, for [`again`](Self::again).
+    pub(crate) fn connect_from_fixed_port(&mut self) {
+        self.known.client.set_port(FIXED_PORT);
+        self.connect_from(self.known.client);
+    }
+
     /// The client sends a request, and the server reads it.
     pub(crate) fn ask(&mut self) {
         self.send(Side::Client, REQUEST);
@@ -212,12 +218,8 @@ impl Scene {
     pub(crate) fn again(&mut self, ending: &'static str, phase: &'static str) {
         thread::sleep(IDLE);
         self.others.push((ending, phase, self.known));
-        let client = socket(self.known.server.ip());
-        client.set_reuse_address(true).unwrap();
-        client.bind(&self.known.client.into()).unwrap();
-        client.connect(&self.known.server.into()).unwrap();
         self.known = Known::new(self.known.client, self.known.server);
-        self.take(client);
+        self.connect_from(self.known.client);
     }
 
     /// A SYN of a program that has ended before the answer, so that its system resets.
@@ -239,6 +241,14 @@ impl Scene {
         let octets = Builder::tcp(&bare(Timestamp(0), source, destination, flags), &[]).finish();
         // A raw socket has no port.
         raw.send_to(&octets, &SocketAddr::new(destination.ip(), 0).into()).unwrap();
+    }
+
+    fn connect_from(&mut self, address: SocketAddr) {
+        let client = socket(address.ip());
+        client.set_reuse_address(true).unwrap();
+        client.bind(&address.into()).unwrap();
+        client.connect(&self.known.server.into()).unwrap();
+        self.take(client);
     }
 
     /// The client is connected to the listener, or about to be.
@@ -267,8 +277,9 @@ pub(crate) fn bare(time: Timestamp, source: SocketAddr, destination: SocketAddr,
     Segment { time, source, destination, sequence, acknowledgment, flags, window: 1000, len: 0, data: &[] }
 }
 
-/// Below the ports that the system assigns.
+/// Below the ports that the system assigns, as [`FIXED_PORT`] is.
 const RAW_PORT: u16 = 10_000;
+const FIXED_PORT: u16 = 30_000;
 
 fn other(side: Side) -> Side {
     match side {
