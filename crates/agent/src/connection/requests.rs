@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
+use http_body_util::Empty;
 use watari_body::{Body, BoxError};
+use watari_connection::{CannotResume, Resume};
 use watari_http1::Refused;
 use watari_proxy::Client;
+use watari_wire::PrepareRefusal;
 
 use super::early_data::gate::Gate;
 use super::stalls::{Exchange, Stalls, Transfers, Watched};
@@ -66,6 +69,24 @@ impl Requests {
         Answer { response, tunnel }
     }
 
+    /// Asks the site for the rest of a response that another agent has begun. Takes a request slot, as for a request.
+    pub(crate) async fn continue_response(
+        &self,
+        resume: &Resume,
+        client: &Client,
+    ) -> Result<GuardedResponse, PrepareRefusal> {
+        let request = resume.request().map_err(refusal_of)?.map(|()| Empty::<Bytes>::new());
+        let slot = self.slots.take().ok_or(PrepareRefusal::Full)?;
+        let site = self.settings.get().site.clone();
+        let body = resume.accept(site.respond(request, client).await).map_err(refusal_of)?;
+        Ok(GuardedResponse(GuardedBody::new(body, Some(slot))))
+    }
+
+    /// Watches that the client takes a response that another agent has begun.
+    pub(crate) fn attend(&self, response: GuardedResponse, stalls: &Arc<Stalls>) -> ResponseBody {
+        self.transfers.send(response.0, &Exchange::on(stalls))
+    }
+
     /// The response to an HTTP/1 request that is malformed or exceeds a limit. It takes no slot.
     pub(crate) fn refuse(&self, refused: &Refused, client: &Client, stalls: &Arc<Stalls>) -> Response<ResponseBody> {
         tracing::info!(client = %client.address(), cause = %refused.fault, "request refused");
@@ -112,10 +133,27 @@ impl Requests {
 /// The body of a response. It holds the request's slot until it is dropped, and is watched for a client that stalls.
 pub(crate) type ResponseBody = Watched<GuardedBody<Body, Option<Slot>>>;
 
+/// A response that no client takes yet. It holds a request slot, if it needs one.
+pub(crate) struct GuardedResponse(GuardedBody<Body, Option<Slot>>);
+
+impl GuardedResponse {
+    /// A response whose bytes are elsewhere.
+    pub(crate) fn empty() -> Self {
+        Self(GuardedBody::new(watari_body::empty(), None))
+    }
+}
+
 pub(crate) struct Answer {
     pub(crate) response: Response<ResponseBody>,
     /// The tunnel that follows the response. Boxed, because few responses have one.
     pub(crate) tunnel: Option<Box<Tunnel>>,
+}
+
+fn refusal_of(cause: CannotResume) -> PrepareRefusal {
+    match cause {
+        CannotResume::Request | CannotResume::Part => PrepareRefusal::Response,
+        CannotResume::Validator => PrepareRefusal::Validator,
+    }
 }
 
 fn too_many_requests() -> Response<Body> {

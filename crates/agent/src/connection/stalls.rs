@@ -94,6 +94,10 @@ impl Stalls {
     /// Waits until a transfer stalls. It returns at every check while one does.
     pub(crate) async fn next_stall(&self) {
         self.notify.notified().await;
+        // A transfer may have stalled while the connection was fenced, and gone on since.
+        while self.count() == 0 {
+            self.notify.notified().await;
+        }
     }
 
     /// The number of stalled exchanges, in one or both directions.

@@ -50,6 +50,12 @@ impl Pipe {
         self.0.borrow_mut().room = Some(len);
     }
 
+    /// The client takes `len` bytes more.
+    pub(crate) fn give_more_room(&self, len: usize) {
+        let room = &mut self.0.borrow_mut().room;
+        *room = room.map(|room| room + len);
+    }
+
     pub(crate) fn take_all(&self) {
         self.0.borrow_mut().room = None;
     }
@@ -162,10 +168,11 @@ impl Pieces {
         Self { left: pieces, is_sized: true, gate: Rc::new(RefCell::new(true)) }
     }
 
-    /// Removes the first `len` bytes.
-    pub(crate) fn skip(&mut self, len: usize) {
-        let all: Vec<u8> = self.left.drain(..).flat_map(|piece| piece.unwrap()).collect();
-        self.left = all[len..].chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    /// The body from offset `first` on, in other pieces.
+    pub(crate) fn from_offset(self, first: u64) -> Self {
+        let all: Vec<u8> = self.left.into_iter().flat_map(|piece| piece.unwrap()).collect();
+        let left = all[first as usize..].chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        Self { left, ..Self::new([]) }
     }
 }
 
@@ -195,7 +202,8 @@ impl Body for Pieces {
 /// | path | response |
 /// | --- | --- |
 /// | `/` | `hello` |
-/// | `/long` | [`LONG`] in pieces of 7 bytes |
+/// | `/long` | [`long`] in pieces of 7 bytes |
+/// | `/big` | [`big`] in pieces of 1000 bytes, with a strong validator |
 /// | `/chunked` | `one`, `two` without a length |
 /// | `/cut` | 5 of 10 bytes |
 /// | `/wait` | `hello`, while the gate is open |
@@ -219,14 +227,21 @@ pub(crate) fn long() -> String {
     (0..1000_u32).flat_map(|number| [number.to_string(), ".".to_owned()]).collect()
 }
 
+/// The body of `/big`. It can continue elsewhere for as long as more than 256 KiB of it are left.
+pub(crate) fn big() -> String {
+    (0..60_000_u32).flat_map(|number| [number.to_string(), ".".to_owned()]).collect()
+}
+
+fn pieces(body: &str, len: usize) -> VecDeque<Result<Bytes, &'static str>> {
+    body.as_bytes().chunks(len).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect()
+}
+
 impl Site {
     pub(crate) fn body(&self, path: &str) -> Pieces {
         let gate = self.gate.clone();
         match path {
-            "/long" => {
-                let pieces = long().into_bytes().chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-                Pieces { left: pieces, is_sized: true, gate }
-            }
+            "/long" => Pieces { left: pieces(&long(), 7), is_sized: true, gate },
+            "/big" => Pieces { left: pieces(&big(), 1000), is_sized: true, gate },
             "/chunked" => Pieces { is_sized: false, ..Pieces::new(["one", "two"]) },
             "/cut" => Pieces { left: [Ok(Bytes::from_static(b"five!")), Err("cut")].into(), is_sized: true, gate },
             "/wait" => Pieces { gate, ..Pieces::new(["hello"]) },
@@ -254,6 +269,9 @@ impl Service for Site {
                         response.body_mut().left = [Ok(Bytes::from(error.to_string()))].into();
                     }
                 }
+            }
+            if path == "/big" {
+                response.headers_mut().insert("etag", HeaderValue::from_static("\"big\""));
             }
             if path == "/tunnel" {
                 *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;

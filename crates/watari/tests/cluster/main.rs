@@ -24,6 +24,7 @@ mod hostile_legs;
 mod hostile_nodes;
 mod hostile_requests;
 mod hostile_sessions;
+mod in_response;
 mod ipv6;
 mod key_updates;
 mod legs;
