@@ -137,7 +137,13 @@ impl Connections {
         match (self.departures.depart(live, target, shipped).await, within) {
             (Outcome::Stays(live), Some((open, _))) => Ok(HttpStart::InResponse(live, open)),
             (Outcome::Stays(live), None) => Ok(HttpStart::Live(live)),
-            (Outcome::Left(leg), _) => Err(leg),
+            (Outcome::Moved(leg), within) => {
+                if let Some((open, _)) = within {
+                    open.departs();
+                }
+                Err(leg)
+            }
+            (Outcome::Lost, _) => Err(None),
         }
     }
 }

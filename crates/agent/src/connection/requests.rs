@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use http_body_util::Empty;
-use watari_body::{Body, BoxError};
+use watari_body::{Body, BoxError, Departure};
 use watari_connection::{CannotResume, Resume};
 use watari_http1::Refused;
 use watari_proxy::Client;
@@ -65,7 +65,9 @@ impl Requests {
             (Some(origin), Some(slot)) => (Some(Box::new(self.tunnel(origin, slot))), None),
             (_, slot) => (None, slot),
         };
-        let response = response.map(|body| self.transfers.send(GuardedBody::new(body, slot), &exchange));
+        let departure = response.extensions_mut().remove();
+        let guards = ResponseGuards { _slot: slot, departure };
+        let response = response.map(|body| self.transfers.send(GuardedBody::new(body, guards), &exchange));
         Answer { response, tunnel }
     }
 
@@ -78,8 +80,10 @@ impl Requests {
         let request = resume.request().map_err(refusal_of)?.map(|()| Empty::<Bytes>::new());
         let slot = self.slots.take().ok_or(PrepareRefusal::Full)?;
         let site = self.settings.get().site.clone();
-        let body = resume.accept(site.respond(request, client).await).map_err(refusal_of)?;
-        Ok(GuardedResponse(GuardedBody::new(body, Some(slot))))
+        let mut response = site.respond(request, client).await;
+        let departure = response.extensions_mut().remove();
+        let body = resume.accept(response).map_err(refusal_of)?;
+        Ok(GuardedResponse(GuardedBody::new(body, ResponseGuards { _slot: Some(slot), departure })))
     }
 
     /// Watches that the client takes a response that another agent has begun.
@@ -92,7 +96,8 @@ impl Requests {
         tracing::info!(client = %client.address(), cause = %refused.fault, "request refused");
         self.metrics.requests.inc();
         let response = refusal(refused.fault.status(), format!("{}\n", refused.fault));
-        response.map(|body| self.transfers.send(GuardedBody::new(body, None), &Exchange::on(stalls)))
+        let guard = |body| GuardedBody::new(body, ResponseGuards::default());
+        response.map(|body| self.transfers.send(guard(body), &Exchange::on(stalls)))
     }
 
     /// The response, and the request slot that it takes. A refusal takes none.
@@ -130,16 +135,31 @@ impl Requests {
     }
 }
 
-/// The body of a response. It holds the request's slot until it is dropped, and is watched for a client that stalls.
-pub(crate) type ResponseBody = Watched<GuardedBody<Body, Option<Slot>>>;
+/// The body of a response, which is watched for a client that stalls.
+pub(crate) type ResponseBody = Watched<GuardedBody<Body, ResponseGuards>>;
+
+/// What the body of a response holds until it is dropped.
+#[derive(Default)]
+pub(crate) struct ResponseGuards {
+    _slot: Option<Slot>,
+    /// To record that the rest of the response continues elsewhere.
+    departure: Option<Departure>,
+}
+
+impl ResponseGuards {
+    /// The rest of the response continues at another agent.
+    pub(crate) fn departs(&self) {
+        self.departure.iter().for_each(Departure::departs);
+    }
+}
 
 /// A response that no client takes yet. It holds a request slot, if it needs one.
-pub(crate) struct GuardedResponse(GuardedBody<Body, Option<Slot>>);
+pub(crate) struct GuardedResponse(GuardedBody<Body, ResponseGuards>);
 
 impl GuardedResponse {
     /// A response whose bytes are elsewhere.
     pub(crate) fn empty() -> Self {
-        Self(GuardedBody::new(watari_body::empty(), None))
+        Self(GuardedBody::new(watari_body::empty(), ResponseGuards::default()))
     }
 }
 

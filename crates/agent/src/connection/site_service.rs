@@ -43,6 +43,11 @@ impl SiteService {
 }
 
 impl OpenResponse {
+    /// The rest of the response continues at another agent.
+    pub(super) fn departs(&self) {
+        self.responding.iter().for_each(|responding| responding.body.body().kept().departs());
+    }
+
     /// The response as the target gets it.
     pub(super) fn shipped(&self, how: InResponse) -> ShippedResponse {
         let mut http = Vec::new();

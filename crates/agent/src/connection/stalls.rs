@@ -153,6 +153,12 @@ pub(crate) struct Watched<B> {
     entry: Option<Entry>,
 }
 
+impl<B> Watched<B> {
+    pub(crate) fn body(&self) -> &B {
+        &self.body
+    }
+}
+
 /// Keeps the transfer among those that are checked until it is dropped.
 struct Entry {
     transfers: Arc<Transfers>,

@@ -30,8 +30,10 @@ const INBOX_LEN: usize = 16;
 pub(crate) enum Outcome {
     /// The move did not happen. The connection stays here.
     Stays(Box<Live>),
-    /// The connection moved, or was lost. Its leg is returned if it is free for another connection.
-    Left(Option<TcpStream>),
+    /// The connection moved. Its leg is returned if it is free for another connection.
+    Moved(Option<TcpStream>),
+    /// The connection is lost. Its leg is reset.
+    Lost,
 }
 
 /// A response in progress, as the target gets it. The target has prepared to continue it.
@@ -339,12 +341,12 @@ impl<'a> Departure<'a> {
         if moved {
             self.departures.metrics.moved_out.inc();
             let is_free = self.leg_kept == Some(self.rx_offset());
-            return Outcome::Left(is_free.then_some(self.leg));
+            return Outcome::Moved(is_free.then_some(self.leg));
         }
         tracing::info!(connection = %self.about.id, "connection lost in a handoff");
         self.departures.metrics.lost.inc();
         tcp::reset_on_close(&self.leg);
-        Outcome::Left(None)
+        Outcome::Lost
     }
 }
 

@@ -100,7 +100,7 @@ fn check_nothing_was_lost(cluster: &Cluster) {
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_reset_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
-    assert_eq!(cluster.count_on_agents("watari_agent_bodies_cut_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_files_bodies_cut_total", ""), 0);
 }
 
 fn prepared(cluster: &Cluster, result: &str) -> i64 {
@@ -135,7 +135,9 @@ fn the_download_from_an_origin_moves_again_and_again() {
         root.put(&len.to_string(), &content, SystemTime::UNIX_EPOCH + Duration::from_hours(498_198)).unwrap();
     }
     let servers = [(); 2].map(|()| Server::Nginx.start(&root, "").unwrap_or_else(|error| panic!("{error}")));
-    let content = Content::Behind(servers.iter().map(Running::url).collect());
+    let [one, other] = servers.each_ref().map(Running::url);
+    let log = "access_log = { file = \"access.log\", format = \"json\" }";
+    let content = Content::Proxy(format!("[agent.proxy]\norigins = [\"{one}\", \"{other}\"]\n{log}"));
     let cluster = Cluster::start(&Plan { content, ..Plan::default() });
     let mut download = Download::begin(&cluster, "a1", &format!("/{LARGE_LEN}"), &Taste::default());
     for turn in 1..=MOVES {
@@ -144,6 +146,13 @@ fn the_download_from_an_origin_moves_again_and_again() {
     let http = download.finish(&format!("/{SMALL_LEN}"));
     assert_eq!(prepared(&cluster, "prepared"), i64::from(MOVES));
     check_nothing_was_lost(&cluster);
+    until("each part of the download is in the log", || {
+        let log = fs::read_to_string(cluster.dir().join("access.log")).unwrap_or_default();
+        let parts = |ending: &str| log.matches(&format!("\"ending\":\"{ending}\"")).count();
+        assert_eq!(parts("client_left") + parts("cut"), 0, "{log}");
+        // The last part, and the small file.
+        parts("moved") == MOVES as usize && parts("complete") == 2
+    });
     drop(http);
     cluster.wait_until_idle();
 }

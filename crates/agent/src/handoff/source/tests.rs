@@ -74,8 +74,11 @@ impl Rig {
 }
 
 fn left(outcome: Outcome) -> Option<TcpStream> {
-    let Outcome::Left(leg) = outcome else { panic!("the connection stays") };
-    leg
+    match outcome {
+        Outcome::Moved(leg) => leg,
+        Outcome::Lost => None,
+        Outcome::Stays(_) => panic!("the connection stays"),
+    }
 }
 
 fn stays(outcome: Outcome) -> Box<Live> {
