@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufRead, AsyncWrite};
 use watari_http1::{ContentSize, Misuse, Next, Refused, Server};
 
 use crate::content::{Content, Incomplete, Source};
+use crate::interim::Interim;
 use crate::outgoing::Outgoing;
 use crate::resume::Resume;
 
@@ -35,8 +36,8 @@ pub trait Service {
     type Body: Body<Data = Bytes, Error: std::fmt::Display> + Unpin;
     type Answering: Future<Output = Response<Self::Body>> + Unpin;
 
-    /// Answers a request. The connection has one request at a time.
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering;
+    /// Answers a request. The connection has one request at a time. Informational responses may precede the answer.
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering;
 
     /// The response to a request that the connection refuses. It is the last one if `refused` requires that.
     fn refuse(&mut self, refused: &Refused) -> Response<Self::Body>;
@@ -106,6 +107,8 @@ pub struct Connection<T, S: Service> {
     source: Option<Source>,
     /// The client waits for 100 (Continue).
     expects_continue: bool,
+    /// Informational responses to the request that has no response yet.
+    interim: Interim,
     outgoing: Outgoing,
     /// Bytes written since the last flush.
     unflushed: usize,
@@ -238,6 +241,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             gathered: Vec::new(),
             source: None,
             expects_continue: false,
+            interim: Interim::default(),
             outgoing: Outgoing::default(),
             unflushed: 0,
             has_ended: false,
@@ -410,7 +414,8 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             watari_http1::Content::Length(len) => self.content(Some(len)),
             _ => self.content(None),
         };
-        self.phase = Phase::Answering(self.service.answer(Request::from_parts(request.head, content)));
+        self.phase =
+            Phase::Answering(self.service.answer(Request::from_parts(request.head, content), &mut self.interim));
     }
 
     fn content(&mut self, len: Option<u64>) -> Content {
@@ -501,8 +506,16 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         if !self.outgoing.takes_data() {
             return Poll::Pending;
         }
-        let response = ready!(Pin::new(answering).poll(cx));
-        Poll::Ready(self.respond(response))
+        let response = Pin::new(answering).poll(cx);
+        let interim = self.interim.take(cx);
+        for (status, fields) in &interim {
+            self.http.informational(*status, fields, self.outgoing.before())?;
+        }
+        match response {
+            Poll::Ready(response) => Poll::Ready(self.respond(response)),
+            Poll::Pending if interim.is_empty() => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(())),
+        }
     }
 
     fn refuse(&mut self, refused: &Refused) -> Result<(), Stop> {
@@ -513,6 +526,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
     }
 
     fn respond(&mut self, response: Response<S::Body>) -> Result<(), Stop> {
+        self.interim = Interim::default();
         let (head, body) = response.into_parts();
         if self.is_closing || self.stream.is_close_due() {
             self.close();

@@ -33,9 +33,11 @@
 
 mod connection;
 mod content;
+mod interim;
 mod outgoing;
 mod resume;
 
 pub use connection::{Broken, Connection, Departure, End, Pace, Parts, Plaintext, REST_LEN_MAX, Responding, Service};
 pub use content::{Content, Incomplete};
+pub use interim::{Interim, InterimSender};
 pub use resume::{CannotResume, Part, Resume};

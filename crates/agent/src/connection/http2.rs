@@ -84,7 +84,7 @@ async fn drive(
     let limits = http.settings.limits();
     let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
     builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
-    if http.settings.get().site.has_tunnels() {
+    if http.settings.get().site.has_origins() {
         builder.enable_connect_protocol();
     }
     builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);

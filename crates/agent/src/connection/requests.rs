@@ -71,6 +71,11 @@ impl Requests {
         Answer { response, tunnel }
     }
 
+    /// Whether responses come from origins.
+    pub(crate) fn has_origins(&self) -> bool {
+        self.settings.get().site.has_origins()
+    }
+
     /// Asks the site for the rest of a response that another agent has begun. Takes a request slot, as for a request.
     pub(crate) async fn continue_response(
         &self,

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
-use watari_connection::{Content, Responding, Service};
+use watari_connection::{Content, Interim, Responding, Service};
 use watari_http1::{Refused, Server};
-use watari_proxy::Client;
+use watari_proxy::{Client, OnInformational};
 use watari_values::SecretBytes;
 use watari_wire::ResponseRest;
 
@@ -63,7 +63,12 @@ impl Service for SiteService {
     type Body = ResponseBody;
     type Answering = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering {
+    fn answer(&mut self, mut request: Request<Content>, interim: &mut Interim) -> Self::Answering {
+        if self.requests.has_origins() {
+            let sender = interim.sender();
+            let on_informational = OnInformational::new(move |status, fields| sender.send(status, fields));
+            request.extensions_mut().insert(on_informational);
+        }
         let (requests, client, stalls) = (self.requests.clone(), self.client.clone(), self.stalls.clone());
         let (gate, agreed) = (self.gate.clone(), self.agreed.clone());
         Box::pin(async move {

@@ -30,7 +30,7 @@ fn of_pieces(pending: bytes::Bytes) -> Responding<Pieces> {
 fn of_rest(rest: Resume, site: &Site, overlap: u64) -> Responding<Pieces> {
     let mut resume = rest;
     resume.part.first -= overlap;
-    let body = site.body("/big").from_offset(resume.part.first);
+    let body = site.body("/big").starting_at(resume.part.first);
     Responding { body, position: 0, pending: bytes::Bytes::new(), skip: overlap, resume: Some(resume) }
 }
 

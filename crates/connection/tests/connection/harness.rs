@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
-use watari_connection::{Connection, Content, End, Plaintext, Service};
+use watari_connection::{Connection, Content, End, Interim, InterimSender, Plaintext, Service};
 use watari_http1::{Limits, Refused, Server};
 
 /// The client's end of a connection. Clones share it.
@@ -169,7 +170,7 @@ impl Pieces {
     }
 
     /// The body from offset `first` on, in other pieces.
-    pub(crate) fn from_offset(self, first: u64) -> Self {
+    pub(crate) fn starting_at(self, first: u64) -> Self {
         let all: Vec<u8> = self.left.into_iter().flat_map(|piece| piece.unwrap()).collect();
         let left = all[first as usize..].chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         Self { left, ..Self::new([]) }
@@ -208,17 +209,20 @@ impl Body for Pieces {
 /// | `/cut` | 5 of 10 bytes |
 /// | `/wait` | `hello`, while the gate is open |
 /// | `/echo` | the content of the request |
+/// | `/hints` | `hello`, when the gate is open. Informational responses may precede it |
 /// | `/early` | `early`, without reading the request |
 /// | `/tunnel` | 101 |
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) gate: Rc<RefCell<bool>>,
     pub(crate) paths: Rc<RefCell<Vec<String>>>,
+    /// Sends informational responses to the last request of `/hints`.
+    pub(crate) hints: Rc<RefCell<Option<InterimSender>>>,
 }
 
 impl Default for Site {
     fn default() -> Self {
-        Self { gate: Rc::new(RefCell::new(true)), paths: Rc::default() }
+        Self { gate: Rc::new(RefCell::new(true)), paths: Rc::default(), hints: Rc::default() }
     }
 }
 
@@ -256,10 +260,18 @@ impl Service for Site {
     type Body = Pieces;
     type Answering = Pin<Box<dyn Future<Output = Response<Pieces>>>>;
 
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering {
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
         let path = request.uri().path().to_owned();
         self.paths.borrow_mut().push(path.clone());
         let mut response = Response::new(self.body(&path));
+        if path == "/hints" {
+            *self.hints.borrow_mut() = Some(interim.sender());
+            let gate = self.gate.clone();
+            return Box::pin(async move {
+                poll_fn(|_| if *gate.borrow() { Poll::Ready(()) } else { Poll::Pending }).await;
+                response
+            });
+        }
         Box::pin(async move {
             if path == "/echo" {
                 match request.into_body().collect().await {
