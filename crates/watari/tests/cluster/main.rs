@@ -45,6 +45,7 @@ mod scenario_b;
 mod sessions;
 mod silent;
 mod soak;
+mod soak_mixed;
 mod splices;
 mod suites;
 mod tls_parameters;
