@@ -13,9 +13,6 @@ const READ_LEN: usize = 64 * 1024;
 /// costs more to set up and less per byte. Handshakes and small requests never reach this.
 const BULK_LEN: usize = 16 * 1024;
 
-/// The most bytes of the copy of what was read. The start of a handshake is much shorter.
-const COPY_LEN_MAX: usize = 16 * 1024;
-
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_LEN].into_boxed_slice());
 }
@@ -23,11 +20,12 @@ thread_local! {
 /// The bytes that wait in one direction, in the order in which they are written:
 ///
 /// ```text
-///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe
+///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe | bytes of the stream
 /// ```
 ///
-/// * It is filled only when it is empty, by one read. So it never holds more than one read, and a read is either in
-///   memory or in a pipe.
+/// * It is filled by one read when it is empty, and that read is either in memory or in a pipe. Further reads into
+///   memory ([`Direction::read_behind`]) join the bytes that wait, behind a pipe if there is one. Their caller bounds
+///   them.
 /// * Each byte of the stream is counted once when it is read and once when it is written. `read = written + waiting`
 ///   holds with any head in front, and with any destination.
 /// * The flow owns the bytes that wait. They outlive the connection they were read from, and go to the connection that
@@ -43,9 +41,11 @@ pub(crate) struct Direction {
     head_left: usize,
     /// Never an empty pipe.
     pipe: Option<Pipe>,
+    /// Bytes of the stream behind those in the pipe. Without a pipe, they are in `bytes`.
+    behind_pipe: Vec<u8>,
     /// Whether the last read had at least [`BULK_LEN`] bytes.
     is_bulk: bool,
-    /// A copy of all bytes read, as long as they may have to be sent to another agent.
+    /// A copy of all bytes read, as long as they may have to be sent to another agent. The caller bounds it.
     copy: Option<Vec<u8>>,
 }
 
@@ -61,7 +61,11 @@ pub(crate) struct Written {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Reading(io::Error),
-    Writing(io::Error),
+    /// The bytes that were read before wait.
+    Writing {
+        read: usize,
+        error: io::Error,
+    },
 }
 
 impl Direction {
@@ -70,17 +74,12 @@ impl Direction {
         Self { bytes, ..Self::default() }
     }
 
-    /// Keeps a copy of the bytes that wait and of those that are read, up to [`COPY_LEN_MAX`], until the caller drops
-    /// it.
+    /// Keeps a copy of the bytes that wait and of those that are read, until the caller drops it.
     pub(crate) fn keeping_copy(mut self) -> Self {
         let mut copy = Vec::new();
         copy.extend_from_slice(&self.bytes);
         self.copy = Some(copy);
         self
-    }
-
-    pub(crate) fn has_copy(&self) -> bool {
-        self.copy.is_some()
     }
 
     pub(crate) fn drop_copy(&mut self) {
@@ -89,6 +88,12 @@ impl Direction {
 
     pub(crate) fn take_copy(&mut self) -> Option<Vec<u8>> {
         self.copy.take()
+    }
+
+    /// The number of the stream's bytes that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let in_memory = self.bytes.len() - self.taken - self.head_left + self.behind_pipe.len();
+        in_memory + self.pipe.as_ref().map_or(0, Pipe::len)
     }
 
     /// Whether bytes of a head wait.
@@ -104,7 +109,8 @@ impl Direction {
     /// end of the stream, and the number written. The flow must be empty.
     pub(crate) fn pass(&mut self, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
         debug_assert!(self.is_empty());
-        match self.is_bulk.then(Pipe::take).flatten() {
+        let may_splice = self.is_bulk && self.copy.is_none();
+        match may_splice.then(Pipe::take).flatten() {
             Some(pipe) => self.splice(pipe, from, to),
             None => self.copy(from, to),
         }
@@ -123,17 +129,27 @@ impl Direction {
         })
     }
 
+    /// Reads once from `from`, at most `max` bytes, behind those that wait, and writes nothing. Returns the number of
+    /// bytes read, 0 at the end of the stream.
+    pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize) -> io::Result<usize> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let read = tcp::try_read(from, &mut scratch[..READ_LEN.min(max)])?;
+            let last = if self.pipe.is_some() { &mut self.behind_pipe } else { &mut self.bytes };
+            last.extend_from_slice(&scratch[..read]);
+            Ok(read)
+        })
+    }
+
     /// Whether the flow is empty and more bytes are probably ready.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_bulk && self.is_empty()
     }
 
     fn splice(&mut self, mut pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
-        self.copy = None;
         let read = pipe.fill(from).map_err(Broken::Reading)?;
         self.is_bulk = read >= BULK_LEN;
         self.pipe = Some(pipe).filter(|pipe| !pipe.is_empty());
-        Ok((read, self.write_to(to).map_err(Broken::Writing)?))
+        Ok((read, self.write_to(to).map_err(|error| Broken::Writing { read, error })?))
     }
 
     /// Copies through the thread's buffer. Only bytes that `to` does not take at once are allocated.
@@ -148,17 +164,14 @@ impl Direction {
             self.copy_too(&scratch[..read]);
             let written = at_once(to.try_write(&scratch[..read]));
             self.bytes.extend_from_slice(&scratch[*written.as_ref().unwrap_or(&0)..read]);
-            Ok((read, Written { bytes: written.map_err(Broken::Writing)?, spliced: 0 }))
+            let bytes = written.map_err(|error| Broken::Writing { read, error })?;
+            Ok((read, Written { bytes, spliced: 0 }))
         })
     }
 
     fn copy_too(&mut self, read: &[u8]) {
         if let Some(copy) = &mut self.copy {
-            if copy.len() + read.len() <= COPY_LEN_MAX {
-                copy.extend_from_slice(read);
-            } else {
-                self.copy = None;
-            }
+            copy.extend_from_slice(read);
         }
     }
 
@@ -171,23 +184,32 @@ impl Direction {
         (self.taken, self.head_left) = (0, head_len);
     }
 
-    /// Writes what `to` takes without blocking.
+    /// Writes what `to` takes without blocking. Fails only if nothing was written: the next write returns the error.
     pub(crate) fn write_to(&mut self, to: &TcpStream) -> io::Result<Written> {
         let mut written = Written::default();
-        while !self.bytes.is_empty() {
-            match at_once(to.try_write(&self.bytes[self.taken..]))? {
-                0 => return Ok(written),
-                taken => written.bytes += self.take(taken),
-            }
+        match self.write_until_blocked(to, &mut written) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock && written == Written::default() => Err(error),
+            _ => Ok(written),
         }
-        if let Some(pipe) = &mut self.pipe {
-            written.spliced = at_once(pipe.empty(to))?;
-            written.bytes += written.spliced;
-            if pipe.is_empty() {
-                self.pipe = None;
+    }
+
+    fn write_until_blocked(&mut self, to: &TcpStream, written: &mut Written) -> io::Result<()> {
+        loop {
+            while !self.bytes.is_empty() {
+                let taken = to.try_write(&self.bytes[self.taken..])?;
+                written.bytes += self.take(taken);
             }
+            let Some(pipe) = &mut self.pipe else { return Ok(()) };
+            let spliced = pipe.empty(to)?;
+            written.spliced += spliced;
+            written.bytes += spliced;
+            // The other side does not take the rest at once either.
+            if !pipe.is_empty() {
+                return Ok(());
+            }
+            self.pipe = None;
+            self.bytes = std::mem::take(&mut self.behind_pipe);
         }
-        Ok(written)
     }
 
     /// Removes `written` bytes. Returns how many of them belonged to the stream.

@@ -7,7 +7,7 @@
 //! * `Agents` records which agents are available, and selects agents for clients. Clients take slots and wait for them
 //!   at its `Scheduler`. `check` does the health checks.
 //! * `legs` opens legs to agents, or takes idle ones.
-//! * A `Relay` for each connection moves the bytes and drives its `watari_handoff::Arbiter`.
+//! * A `RelayDriver` for each connection moves the bytes, as its `watari_relay::Relay` decides.
 //! * `Passthrough` selects the connections that the dispatcher relays to backends without opening TLS.
 //! * `Table` finds the relay for a message from the mesh, and `messages` handles it.
 //!

@@ -26,7 +26,7 @@ use crate::find::{Found, find_leg};
 use crate::legs::LegChoice;
 use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
-use crate::relay::Relay;
+use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
 
 /// The kind of peer that connects to a listener.
@@ -167,7 +167,7 @@ impl Visit {
         let Self { shared, stream, address, server, read_ahead, presence: _presence } = self;
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
-            Destination::Agent(found) => Box::new(Relay::new(&shared, client, found)).run().await,
+            Destination::Agent(found) => Box::new(RelayDriver::new(&shared, client, found)).run().await,
             Destination::Backend(route, backend) => {
                 let limits = shared.limits();
                 Box::pin(route.serve(client, backend, &limits, &shared.metrics)).await;

@@ -168,8 +168,9 @@ async fn one_way(
                     return Ok(());
                 }
                 Ok((_, written)) => count(written),
-                Err(Broken::Reading(error) | Broken::Writing(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(Broken::Reading(error) | Broken::Writing(error)) => return Err(error),
+                Err(Broken::Reading(error) | Broken::Writing { error, .. })
+                    if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(Broken::Reading(error) | Broken::Writing { error, .. }) => return Err(error),
             }
         } else {
             to.writable().await?;

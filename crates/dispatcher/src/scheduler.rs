@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use watari_balance::{Candidate, ResponseAverage, Turns};
-use watari_handoff::ArbiterEvent;
 use watari_values::NodeName;
 
 /// The load of agents, and the queue of clients.
@@ -216,13 +215,17 @@ impl Stopwatch {
         self.opening = self.started.elapsed();
     }
 
-    /// Handles an event that the relay also passes to its arbiter.
-    pub(crate) fn follow(&mut self, event: &ArbiterEvent) {
-        match event {
-            _ if self.answered => {}
-            ArbiterEvent::RelayedRx(1..) if self.asked.is_none() => self.asked = Some(Instant::now()),
-            ArbiterEvent::RelayedTx(1..) => self.answer(Instant::now()),
-            _ => {}
+    /// Records bytes of the client that were sent to the agent.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if bytes > 0 && !self.answered && self.asked.is_none() {
+            self.asked = Some(Instant::now());
+        }
+    }
+
+    /// Records that the agent sent bytes.
+    pub(crate) fn received(&mut self) {
+        if !self.answered {
+            self.answer(Instant::now());
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use watari_mesh::{Mesh, SendError};
-use watari_values::NodeName;
+use watari_relay::DispatcherState;
+use watari_values::{ConnectionId, NodeName};
 use watari_wire::DispatcherToAgent;
 
 use crate::agents::Agents;
@@ -73,12 +74,17 @@ impl DispatcherShared {
         };
         Ok(Leg { stream, reused })
     }
+}
 
-    /// Whether a leg to `agent` may be kept after its connection.
-    pub(crate) fn keeps_legs_to(&self, agent: &NodeName) -> bool {
+impl DispatcherState for DispatcherShared {
+    fn keeps_legs_to(&self, agent: &NodeName) -> bool {
         self.agents.availability(agent) == Some(true)
             && !self.agents.drains.contains(agent)
             && self.idle_legs.has_room(agent, self.limits().idle_legs_max)
+    }
+
+    fn is_established(&self, connection: ConnectionId) -> bool {
+        self.table.is_established(connection)
     }
 }
 

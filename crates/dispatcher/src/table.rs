@@ -17,7 +17,7 @@ use crate::scheduler::Place;
 
 /// A message to a relay.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum RelayMessage {
     /// For the arbiter. Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
     Arbiter(Box<ArbiterEvent>),
     /// The link to the agent that does the handshake is lost.
@@ -41,7 +41,7 @@ pub(crate) struct Table {
 const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
-    inbox: mpsc::Sender<Input>,
+    inbox: mpsc::Sender<RelayMessage>,
     status: ConnectionStatus,
     /// The slot at the agent that owns the connection.
     place: Place,
@@ -76,7 +76,7 @@ impl Table {
         client: SocketAddr,
         place: Place,
         reserved: Option<Place>,
-    ) -> (ConnectionId, mpsc::Receiver<Input>) {
+    ) -> (ConnectionId, mpsc::Receiver<RelayMessage>) {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
@@ -113,7 +113,7 @@ impl Table {
         }
         let entries = self.entries();
         let Some(entry) = entries.get(&id.number) else { return false };
-        if entry.inbox.try_send(Input::Arbiter(Box::new(event))).is_err() {
+        if entry.inbox.try_send(RelayMessage::Arbiter(Box::new(event))).is_err() {
             tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
         }
         true
@@ -124,7 +124,7 @@ impl Table {
         let begun = |entry: &&Entry| entry.status.node == *agent && !entry.is_established();
         for entry in self.entries().values().filter(begun) {
             // If its inbox is full, an agent has already answered.
-            let _ = entry.inbox.try_send(Input::OwnerLost);
+            let _ = entry.inbox.try_send(RelayMessage::OwnerLost);
         }
     }
 
@@ -160,7 +160,7 @@ impl Table {
         client: SocketAddr,
         place: Place,
         reserved: Option<Place>,
-    ) -> (ConnectionId, mpsc::Receiver<Input>) {
+    ) -> (ConnectionId, mpsc::Receiver<RelayMessage>) {
         self.remove(id);
         self.insert(client, place, reserved)
     }
@@ -283,7 +283,7 @@ mod tests {
         assert!(!table.send(first, end()));
         assert!(of_first.try_recv().is_err() && of_second.try_recv().is_err());
         assert!(table.send(second, end()));
-        assert!(matches!(of_second.try_recv(), Ok(Input::Arbiter(event)) if *event == end()));
+        assert!(matches!(of_second.try_recv(), Ok(RelayMessage::Arbiter(event)) if *event == end()));
         let listed: Vec<_> = table.statuses().iter().map(|status| status.id).collect();
         assert_eq!((listed, scheduler.connections(&agent)), (vec![second], 1));
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use watari_balance::ClientPrefix;
-use watari_handoff::ArbiterEvent;
 use watari_values::SecretBytes;
 
 use super::*;
@@ -169,9 +168,9 @@ fn a_slow_agent_is_passed_over() {
     let mut slow =
         assign(&agents, 1).ok().map(|assignment| (Stopwatch::start(&assignment.handshake), assignment)).unwrap();
     slow.0.opened();
-    slow.0.follow(&ArbiterEvent::RelayedRx(1));
+    slow.0.sent(1);
     std::thread::sleep(Duration::from_millis(5));
-    slow.0.follow(&ArbiterEvent::RelayedTx(1));
+    slow.0.received();
     let picked = handshakes(&agents, 10);
     assert!(!picked.contains(&names(&slow.1).0), "{picked:?}");
     assert_eq!(handshakes(&agents, 2), ["a2", "a3"], "those that are as good take turns");

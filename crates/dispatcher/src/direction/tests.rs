@@ -47,11 +47,6 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// The number of the stream's bytes that wait.
-fn waiting(direction: &Direction) -> usize {
-    direction.bytes.len() - direction.taken - direction.head_left + direction.pipe.as_ref().map_or(0, Pipe::len)
-}
-
 /// A flow, and the byte counts that a relay keeps of it.
 #[derive(Default)]
 struct Counted {
@@ -84,10 +79,9 @@ impl Counted {
         self.read += read;
         self.written.bytes += written.bytes;
         self.written.spliced += written.spliced;
-        assert_eq!(self.read, self.written.bytes + waiting(&self.direction));
-        let (direction, of_stream) =
-            (&self.direction, self.direction.bytes.len() - self.direction.taken - self.direction.head_left);
-        assert!(direction.pipe.is_none() || of_stream == 0, "bytes and a pipe");
+        assert_eq!(self.read, self.written.bytes + self.direction.waiting());
+        let Direction { pipe, behind_pipe, .. } = &self.direction;
+        assert!(pipe.is_some() || behind_pipe.is_empty(), "bytes behind no pipe");
     }
 
     /// Passes the whole stream; the peer reads `to`.
@@ -195,6 +189,39 @@ async fn what_waits_in_a_pipe_goes_to_another_connection_behind_a_head() {
     drop(to);
     arrived.extend(read.await.unwrap());
     assert!(arrived == pattern(LONG));
+}
+
+/// As in a move: the rest of the source's stream is read while the client takes nothing, and then written in order
+/// before the target's bytes.
+#[tokio::test]
+async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
+    for in_pipe in [true, false] {
+        let pipes: Vec<_> = if in_pipe { Vec::new() } else { std::iter::from_fn(Pipe::take).collect() };
+        let (stream, others) = (pattern(LONG), b"bytes of the target".repeat(1000));
+        let (from, mut near) = connection().await;
+        let (to, far) = connection().await;
+        let mut counted = Counted::default();
+        let sent = stream.clone();
+        let sender = tokio::spawn(async move { near.write_all(&sent).await });
+        counted.pass_until_stuck(&from, &to).await;
+        assert_eq!(counted.direction.pipe.is_some(), in_pipe);
+        while timeout(WAIT_MAX, from.readable()).await.is_ok() {
+            match counted.direction.read_behind(&from, 1000) {
+                Ok(0) => break,
+                Ok(read) => counted.count(read, Written::default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        sender.await.unwrap().unwrap();
+        assert_eq!(counted.read, LONG);
+        let read = read_all(far);
+        counted.pass_all(&source(others.clone()).await, &to).await;
+        drop(to);
+        assert!(read.await.unwrap() == [stream, others].concat());
+        assert!(counted.direction.is_empty() && counted.direction.bytes.capacity() == 0);
+        drop(pipes);
+    }
 }
 
 #[tokio::test]

@@ -134,6 +134,33 @@ fn what_waits_for_the_client_outlasts_the_move() {
     assert!(cluster.dispatcher().count("watari_dispatcher_bytes_spliced_total", "") > 0);
 }
 
+/// More than the dispatcher reads while the client takes nothing, and less than that and the buffers of a leg.
+const FILLS_LEG_LEN: u64 = 1_100_000;
+
+/// The client does not read, and a part of the response is still in the buffers of the source's leg when the move
+/// begins. The dispatcher reads it all, so the move commits.
+#[test]
+fn a_move_does_not_wait_for_a_client_that_does_not_read() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut http = connect(&cluster, &Taste::default());
+    let client = http.stream.tcp().local_addr().unwrap().ip();
+    set_socket_recv_buffer_size(http.stream.tcp(), RECEIVE_BUFFER_LEN).unwrap();
+    let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
+    let mut random = Random::new(1);
+    for seed in 1..=3 {
+        let (asked, moves) = (requests(), cluster.connection_of(client).moves);
+        http.send(&get_bytes(FILLS_LEG_LEN, seed)).unwrap();
+        until("an agent has the request", || requests() > asked);
+        until("the connection has moved", || {
+            let connection = cluster.connection_of(client);
+            order(&cluster, &connection, &mut random);
+            connection.moves > moves
+        });
+        http.take_download(FILLS_LEG_LEN, seed).unwrap();
+    }
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "timeout"), 0);
+}
+
 /// Ends the clients when it is dropped, also if the test fails.
 struct End<'a>(&'a AtomicBool);
 

@@ -1,0 +1,518 @@
+//! The relay's core.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent};
+use watari_values::{ConnectionId, Epoch, NodeName};
+use watari_wire::leg::Kind;
+use watari_wire::{Aborted, Decided, DispatcherToAgent, Freeze, LegKept};
+
+use crate::deadlines::{Deadlines, EndHeld, Reached, Timeouts};
+use crate::events::{Action, ClientRead, Context, Input, Interest, LegRead};
+use crate::waiting::Waiting;
+
+/// The most bytes that wait for a client while an attempt is undecided. The socket buffers of both ends of a leg hold
+/// at most 1 MiB, so a slow client does not keep a source's tail from the dispatcher.
+pub const UNDELIVERED_LEN_MAX: usize = 2 << 20;
+
+/// The most bytes of the copy of what was read. The start of a handshake is much shorter.
+const COPY_LEN_MAX: usize = 16 * 1024;
+
+/// How long a client's FIN is held back. The agent may end the stream by itself in this time, in answer to the
+/// `close_notify` before the FIN. Then the leg does not end and can carry another connection.
+const END_HELD: Duration = Duration::from_millis(50);
+
+/// The most bytes that are read and discarded after the end: a client may have this many in flight when it learns of
+/// the end. The relay does not read more.
+const DISCARDED_LEN_MAX: usize = 64 << 20;
+
+/// One relayed connection.
+///
+/// ```text
+///  client's stream     Open ──FIN──▶ Ended ──all is written: FIN on the leg──▶ EndRelayed
+///                                      ▲                                           │
+///                                      └────────── another owner's leg ────────────┘
+///
+///  stream to client    Open ──announced, all is read──▶ Finishing ──all is written: FIN──▶ Finished
+///
+///  owner's leg         Unopened ──first bytes──▶ Regular ──abort──▶ Irregular
+///                        any of them ──FIN, reset──▶ Ended
+///                        Regular ──the stream to the client is complete──▶ Kept
+///                        any ──commit, another agent is found──▶ Regular
+///
+///  prepared leg        None ──proposal──▶ Connecting ──connected──▶ Ready ──commit──▶ None
+///                        any ──failed, ended, abort──▶ None
+///
+///  over                a reset; both streams have ended; the client does not end its stream in time
+/// ```
+///
+/// The client is read while the arbiter permits it and nothing waits for the leg. The owner's leg is read while nothing
+/// waits for the client. While an attempt is undecided, the leg is read also if bytes wait, up to
+/// [`UNDELIVERED_LEN_MAX`]: the decision needs all bytes of the source, and must not depend on how fast the client
+/// reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    id: ConnectionId,
+    arbiter: Arbiter,
+    /// The agent that gets the connection after the handshake, if that is another.
+    bulk: Option<NodeName>,
+    from_client: FromClient,
+    to_client: ToClient,
+    leg: OwnerLeg,
+    prepared: PreparedLeg,
+    /// From the client to the owner's leg.
+    up: Waiting,
+    /// From the owner's leg to the client.
+    down: Waiting,
+    /// The length of the copy of all bytes read from the client, as long as another agent may need them.
+    copied: Option<usize>,
+    /// Bytes that were read after the end of the stream to the client.
+    discarded: usize,
+    timeouts: Timeouts,
+    deadlines: Deadlines,
+    actions: VecDeque<Action>,
+    over: bool,
+}
+
+/// How a connection starts.
+pub struct Start {
+    pub id: ConnectionId,
+    pub owner: NodeName,
+    /// The agent that gets the connection after the handshake, if that is another.
+    pub bulk: Option<NodeName>,
+    /// The bytes of the client's stream that were read already.
+    pub read_ahead: usize,
+    /// Whether the leg has carried another connection. Then the driver keeps a copy of what it reads from the client.
+    pub reused_leg: bool,
+}
+
+/// The state of the client's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FromClient {
+    Open,
+    /// The client sent FIN.
+    Ended,
+    /// The relay has shut down the owner's leg. A new owner's leg is shut down again.
+    EndRelayed,
+}
+
+/// The state of the stream to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToClient {
+    Open,
+    /// Complete, except for the bytes that wait.
+    Finishing,
+    /// The relay has sent the client FIN.
+    Finished,
+}
+
+/// The state of the owner's leg, and whether another connection may follow on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnerLeg {
+    /// An idle leg that is used again. The relay writes its preface together with the client's first bytes.
+    Unopened,
+    /// Only regular relaying: another connection may follow.
+    Regular,
+    /// An attempt to move was aborted: no other connection may follow.
+    Irregular,
+    /// The agent has ended or reset the leg.
+    Ended,
+    /// The stream to the client is complete, and another connection has the leg.
+    Kept,
+}
+
+/// The leg to the target of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PreparedLeg {
+    None,
+    Connecting(Epoch),
+    Ready(Epoch),
+}
+
+impl Relay {
+    /// A relay between a client and its first leg. Its first actions are pending.
+    pub fn new(start: Start, timeouts: Timeouts, now: Instant) -> Self {
+        let Start { id, owner, bulk, read_ahead, reused_leg } = start;
+        let leg = if reused_leg && read_ahead == 0 { OwnerLeg::Unopened } else { OwnerLeg::Regular };
+        let mut relay = Self {
+            id,
+            arbiter: Arbiter::new(owner),
+            bulk,
+            from_client: FromClient::Open,
+            to_client: ToClient::Open,
+            leg,
+            prepared: PreparedLeg::None,
+            up: Waiting::holding(read_ahead),
+            down: Waiting::default(),
+            copied: reused_leg.then_some(read_ahead),
+            discarded: 0,
+            deadlines: Deadlines::start(&timeouts, now),
+            timeouts,
+            actions: VecDeque::new(),
+            over: false,
+        };
+        if leg == OwnerLeg::Regular {
+            relay.begin();
+        }
+        relay
+    }
+
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// The agent that owns the connection.
+    pub fn owner(&self) -> &NodeName {
+        self.arbiter.owner()
+    }
+
+    /// Whether the connection is over.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// When to call [`Relay::handle`] with [`Input::Deadline`].
+    pub fn timeout(&self) -> Instant {
+        self.deadlines.first()
+    }
+
+    /// The numbers of bytes that wait for the owner's leg and for the client.
+    pub fn waiting(&self) -> (u64, u64) {
+        (self.up.len(), self.down.len())
+    }
+
+    /// What the driver waits for.
+    pub fn interest(&self) -> Interest {
+        let client_open = self.from_client == FromClient::Open;
+        let relays_up = self.relays_up();
+        let client_read = match (relays_up && self.up.is_empty(), self.to_client) {
+            _ if !client_open => None,
+            (true, _) if self.leg == OwnerLeg::Unopened => Some(ClientRead::Hold),
+            (true, _) => Some(ClientRead::Pass),
+            (false, ToClient::Finished) => Some(ClientRead::Discard),
+            (false, ToClient::Open | ToClient::Finishing) => None,
+        };
+        Interest {
+            client_read,
+            client_write: !self.down.is_empty(),
+            client_reset: client_read.is_none(),
+            leg_read: self.leg_read(),
+            leg_write: relays_up && !self.up.is_empty(),
+        }
+    }
+
+    fn leg_read(&self) -> Option<LegRead> {
+        if self.leg_is_over() {
+            None
+        } else if self.down.is_empty() {
+            Some(LegRead::Pass)
+        } else if self.arbiter.is_moving() {
+            let room = (UNDELIVERED_LEN_MAX as u64).saturating_sub(self.down.len());
+            (room > 0).then_some(LegRead::Hold(room as usize))
+        } else {
+            None
+        }
+    }
+
+    /// The next action, until there is none. Actions are few, so their memory is freed with the last.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front();
+        if action.is_none() && self.actions.capacity() > 0 {
+            self.actions = VecDeque::new();
+        }
+        action
+    }
+
+    /// Handles one input.
+    pub fn handle(&mut self, input: Input, cx: Context<'_>) {
+        if self.over {
+            return;
+        }
+        match input {
+            Input::PassedUp { read: 0, .. } => self.from_client = FromClient::Ended,
+            Input::PassedUp { read, written } => {
+                self.on_read_from_client(read);
+                self.on_written_to_leg(written, cx);
+            }
+            Input::HeldUp(read) => self.open_with_first_bytes(read),
+            Input::Discarded(read) => self.on_discarded(read),
+            Input::WrittenToLeg { written, preface_left } => {
+                self.up.preface = preface_left;
+                self.on_written_to_leg(written, cx);
+            }
+            Input::PassedDown { read: 0, .. } => self.on_leg_end(false, cx),
+            Input::PassedDown { read, written } => self.on_passed_down(read, written, cx),
+            Input::WrittenToClient(written) => self.on_written_to_client(written, cx),
+            Input::ClientReset => self.arbitrate(ArbiterEvent::ClientGone, cx),
+            Input::LegReset => self.on_leg_end(true, cx),
+            Input::Connected { ok } => self.on_connected(ok, cx),
+            Input::PreparedEnded => self.on_prepared_ended(cx),
+            // The agent may be about to answer. Or its host is gone, and no reset will ever arrive.
+            Input::OwnerLost if self.copied.is_some() => self.on_leg_end(true, cx),
+            Input::OwnerLost => {}
+            Input::Agent(event) => self.on_message(*event, cx),
+            Input::Found { id, owner, bulk } => self.on_found(id, owner, bulk),
+            Input::NotFound => self.arbitrate(ArbiterEvent::LegEnded { reset: true }, cx),
+            Input::Deadline => self.on_deadline(cx),
+        }
+        self.follow_up(cx);
+    }
+
+    fn on_read_from_client(&mut self, read: usize) {
+        self.up.read(read);
+        match &mut self.copied {
+            Some(len) if *len + read <= COPY_LEN_MAX => *len += read,
+            _ => self.drop_copy(),
+        }
+    }
+
+    fn drop_copy(&mut self) {
+        if self.copied.take().is_some() {
+            self.actions.push_back(Action::DropCopy);
+        }
+    }
+
+    /// Opens an idle leg that is used again. The preface and the client's first bytes take one write here, and one read
+    /// at the agent.
+    fn open_with_first_bytes(&mut self, read: usize) {
+        if read == 0 {
+            self.from_client = FromClient::Ended;
+        }
+        self.on_read_from_client(read);
+        self.leg = OwnerLeg::Regular;
+        self.begin();
+    }
+
+    fn on_written_to_leg(&mut self, written: usize, cx: Context<'_>) {
+        self.up.wrote(written);
+        self.deadlines.touch(&self.timeouts, cx.now);
+        self.arbitrate(ArbiterEvent::RelayedRx(written as u64), cx);
+    }
+
+    fn on_passed_down(&mut self, read: usize, written: usize, cx: Context<'_>) {
+        self.down.read(read);
+        self.drop_copy();
+        self.on_written_to_client(written, cx);
+        self.arbitrate(ArbiterEvent::RelayedTx(read as u64), cx);
+    }
+
+    fn on_written_to_client(&mut self, written: usize, cx: Context<'_>) {
+        self.down.wrote(written);
+        self.deadlines.touch(&self.timeouts, cx.now);
+    }
+
+    /// Counts what the client still sends. The relay waits for the client's end, because an early close would send a
+    /// reset that overtakes the last bytes to the client.
+    fn on_discarded(&mut self, read: usize) {
+        if read == 0 {
+            self.from_client = FromClient::Ended;
+        }
+        self.discarded += read;
+        // A close with unread input resets the connection.
+        self.over |= self.discarded > DISCARDED_LEN_MAX;
+    }
+
+    fn on_leg_end(&mut self, reset: bool, cx: Context<'_>) {
+        self.leg = OwnerLeg::Ended;
+        match self.copied {
+            Some(copied) if self.to_client == ToClient::Open => self.begin_again(copied),
+            _ => {
+                self.drop_copy();
+                self.arbitrate(ArbiterEvent::LegEnded { reset }, cx);
+            }
+        }
+    }
+
+    /// Finds another agent. The leg was idle, and its agent was lost before it sent a byte, so another agent can do the
+    /// same handshake from the start.
+    fn begin_again(&mut self, copied: usize) {
+        self.copied = None;
+        self.up = Waiting::holding(copied);
+        self.actions.push_back(Action::BeginAgain);
+    }
+
+    fn on_found(&mut self, id: ConnectionId, owner: NodeName, bulk: Option<NodeName>) {
+        (self.id, self.arbiter, self.bulk) = (id, Arbiter::new(owner), bulk);
+        self.take_leg();
+        self.begin();
+    }
+
+    /// Opens the first owner's leg.
+    fn begin(&mut self) {
+        self.up.preface = true;
+        self.actions.push_back(Action::OpenLeg { kind: Kind::New { bulk: self.bulk.clone() }, epoch: Epoch(0) });
+    }
+
+    /// Another leg is the owner's leg.
+    fn take_leg(&mut self) {
+        self.leg = OwnerLeg::Regular;
+        if self.from_client == FromClient::EndRelayed {
+            self.from_client = FromClient::Ended;
+        }
+    }
+
+    fn on_connected(&mut self, ok: bool, cx: Context<'_>) {
+        let PreparedLeg::Connecting(epoch) = self.prepared else { return };
+        if ok {
+            self.prepared = PreparedLeg::Ready(epoch);
+            self.arbitrate(ArbiterEvent::LegReady(epoch), cx);
+        } else {
+            self.prepared = PreparedLeg::None;
+            self.arbitrate(ArbiterEvent::LegFailed(epoch), cx);
+        }
+    }
+
+    /// A target that closes its leg cannot get the connection. It is better to find this before the decision.
+    fn on_prepared_ended(&mut self, cx: Context<'_>) {
+        let PreparedLeg::Ready(epoch) = self.prepared else { return };
+        self.prepared = PreparedLeg::None;
+        self.arbitrate(ArbiterEvent::LegFailed(epoch), cx);
+    }
+
+    fn on_message(&mut self, event: ArbiterEvent, cx: Context<'_>) {
+        // An agent that proposes a move has done the handshake, even if its announcement was lost.
+        if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
+            self.deadlines.handshake = None;
+            self.drop_copy();
+        }
+        self.arbitrate(event, cx);
+    }
+
+    fn on_deadline(&mut self, cx: Context<'_>) {
+        let limit = match self.deadlines.reached(cx.now) {
+            Some(Reached::Arbiter(timer)) => return self.arbitrate(ArbiterEvent::Timeout(timer), cx),
+            // The FIN goes to the owner's leg as soon as one is relayed to.
+            Some(Reached::ClientEnd) | None => return,
+            Some(Reached::Linger) => {
+                self.over = true;
+                return;
+            }
+            Some(Reached::Handshake) if cx.dispatcher.is_established(self.id) => return,
+            Some(Reached::Handshake) => "handshake_timeout",
+            Some(Reached::Limit(limit)) => limit,
+        };
+        self.actions.push_back(Action::LimitReached(limit));
+        self.arbitrate(ArbiterEvent::ClientGone, cx);
+    }
+
+    fn arbitrate(&mut self, event: ArbiterEvent, cx: Context<'_>) {
+        // Most events lead to no action, and then nothing is allocated.
+        let mut decisions = Vec::new();
+        self.arbiter.handle(event, &mut decisions);
+        for decision in decisions {
+            self.carry_out(decision, cx);
+        }
+    }
+
+    fn carry_out(&mut self, decision: ArbiterAction, cx: Context<'_>) {
+        let connection = self.id;
+        let action = match decision {
+            ArbiterAction::PrepareLeg { target, epoch } => {
+                self.prepared = PreparedLeg::Connecting(epoch);
+                Action::PrepareLeg { target }
+            }
+            ArbiterAction::Freeze { source, epoch, rx_offset } => {
+                let message = DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset });
+                Action::Send { to: source, message }
+            }
+            ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
+                // The dispatcher has read all that the source sent, and the source has read all that was written to
+                // it. So closing loses nothing. If nothing else was on the leg, another connection may follow.
+                let kept = self.may_keep_leg_to(&source, cx).then_some(LegKept { connection, epoch, rx_offset });
+                self.prepared = PreparedLeg::None;
+                self.take_leg();
+                self.up.preface = true;
+                Action::Commit { source, target, epoch, preface: Kind::Commit { rx_offset, tail_offset }, kept }
+            }
+            ArbiterAction::Abort { source, target, epoch, reason } => {
+                self.prepared = PreparedLeg::None;
+                if self.leg == OwnerLeg::Regular {
+                    self.leg = OwnerLeg::Irregular;
+                }
+                Action::Abort { source, target, epoch, reason }
+            }
+            ArbiterAction::SendAborted { to, epoch, reason } => {
+                Action::Send { to, message: DispatcherToAgent::Aborted(Aborted { connection, epoch, reason }) }
+            }
+            ArbiterAction::SendCommitted { to, epoch } => {
+                Action::SendSoon { to, message: DispatcherToAgent::Committed(Decided { connection, epoch }) }
+            }
+            ArbiterAction::SendGone { to } => Action::Send { to, message: DispatcherToAgent::Gone(connection) },
+            ArbiterAction::FinishClient => {
+                self.to_client = ToClient::Finishing;
+                self.deadlines.handshake = None;
+                return self.keep_leg_at_end(cx);
+            }
+            ArbiterAction::Reset(cause) => {
+                self.over = true;
+                Action::Reset(cause)
+            }
+        };
+        self.actions.push_back(action);
+    }
+
+    /// Whether another connection may follow on the leg of the owner, `agent`, after this connection's streams end
+    /// there.
+    fn may_keep_leg_to(&self, agent: &NodeName, cx: Context<'_>) -> bool {
+        self.leg == OwnerLeg::Regular
+            && self.from_client != FromClient::EndRelayed
+            && !self.up.preface
+            && cx.dispatcher.keeps_legs_to(agent)
+    }
+
+    /// Keeps the leg, if it can carry another connection, when the stream to the client is complete. This ends the
+    /// client's stream: the agent has announced its end, and reads and drops what was written so far. The relay writes
+    /// nothing more.
+    fn keep_leg_at_end(&mut self, cx: Context<'_>) {
+        let agent = self.arbiter.owner();
+        if !self.up.is_empty() || !self.may_keep_leg_to(agent, cx) {
+            return;
+        }
+        let (epoch, rx_offset) = (self.arbiter.tenure(), self.arbiter.rx_relayed());
+        let kept = LegKept { connection: self.id, epoch, rx_offset };
+        self.actions.push_back(Action::KeepLeg { agent: agent.clone(), kept });
+        self.leg = OwnerLeg::Kept;
+    }
+
+    /// Does what the state requires after any input.
+    fn follow_up(&mut self, cx: Context<'_>) {
+        if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
+            self.relay_client_end(cx);
+        }
+        if self.to_client == ToClient::Finishing && self.down.is_empty() {
+            self.to_client = ToClient::Finished;
+            self.actions.push_back(Action::FinishClient);
+            self.deadlines.linger = Some(cx.now + self.timeouts.end);
+        }
+        if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {
+            self.over = true;
+        }
+        self.deadlines.follow(self.arbiter.timer(), &self.timeouts, cx.now);
+    }
+
+    /// Relays the client's FIN. Holds it back for [`END_HELD`] if the leg may be kept without it.
+    fn relay_client_end(&mut self, cx: Context<'_>) {
+        match self.deadlines.client_end {
+            EndHeld::Until(_) => return,
+            EndHeld::NotYet if self.to_client == ToClient::Open && self.may_keep_leg_to(self.arbiter.owner(), cx) => {
+                self.deadlines.client_end = EndHeld::Until(cx.now + END_HELD);
+                return;
+            }
+            EndHeld::NotYet | EndHeld::LongEnough => {}
+        }
+        self.from_client = FromClient::EndRelayed;
+        self.actions.push_back(Action::ShutDownLeg);
+    }
+
+    fn relays_up(&self) -> bool {
+        self.arbiter.reads_client() && !self.leg_is_over()
+    }
+
+    fn leg_is_over(&self) -> bool {
+        matches!(self.leg, OwnerLeg::Ended | OwnerLeg::Kept)
+    }
+}
+
+#[cfg(test)]
+mod tests;
