@@ -229,7 +229,9 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         };
         let is_closing = http.is_closing();
         let outgoing = Outgoing::of(unwritten);
-        Self { gathered: opened, is_closing, outgoing, ..Self::with_phase(stream, http, service, phase) }
+        // The stream may have bytes that were not flushed when the connection was taken apart.
+        let unflushed = 1;
+        Self { gathered: opened, is_closing, outgoing, unflushed, ..Self::with_phase(stream, http, service, phase) }
     }
 
     fn with_phase(stream: T, http: Server, service: S, phase: Phase<S>) -> Self {

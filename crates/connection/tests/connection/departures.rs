@@ -129,6 +129,22 @@ fn the_end_of_a_last_response_moves() {
     assert!(pipe.written().ends_with("hello"));
 }
 
+/// The stream may have taken bytes without sending them.
+#[test]
+fn a_connection_that_continues_flushes_first() {
+    let (pipe, site, mut http) = connection();
+    pipe.send(get("/long"));
+    pipe.hold_flushes(true);
+    wait(&mut http);
+    assert_eq!(http.departure(), Departure::Parts, "all is written");
+    let mut http = move_elsewhere(http, &site, 0);
+    pipe.hold_flushes(false);
+    let before = pipe.flushes();
+    wait(&mut http);
+    assert_eq!(pipe.flushes(), before + 1);
+    assert!(http.is_idle());
+}
+
 #[test]
 fn an_agreed_tunnel_does_not_depart() {
     let (pipe, _, mut http) = connection();

@@ -30,6 +30,7 @@ struct Ends {
     room: Option<usize>,
     written: Vec<u8>,
     flushes: usize,
+    holds_flushes: bool,
 }
 
 impl Pipe {
@@ -65,6 +66,11 @@ impl Pipe {
     pub(crate) fn written(&self) -> String {
         let written = std::mem::take(&mut self.0.borrow_mut().written);
         String::from_utf8_lossy(&written).replace(&format!("date: {DATE}\r\n"), "")
+    }
+
+    /// Whether flushes wait for a client that takes nothing.
+    pub(crate) fn hold_flushes(&self, holds_flushes: bool) {
+        self.0.borrow_mut().holds_flushes = holds_flushes;
     }
 
     pub(crate) fn flushes(&self) -> usize {
@@ -145,7 +151,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.0.borrow_mut().flushes += 1;
+        let mut ends = self.pipe.0.borrow_mut();
+        if ends.holds_flushes {
+            return Poll::Pending;
+        }
+        ends.flushes += 1;
         Poll::Ready(Ok(()))
     }
 

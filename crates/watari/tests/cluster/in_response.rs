@@ -202,6 +202,27 @@ fn a_download_stays_if_the_target_has_another_version() {
     check_nothing_was_lost(&cluster);
 }
 
+/// The buffers on the way are full when the move begins. The dispatcher reads what the source has sent.
+#[test]
+fn a_download_moves_although_its_client_reads_nothing() {
+    let cluster = Cluster::start(&files());
+    let mut download = Download::begin(&cluster, "a1", &file(LARGE_LEN), &Taste::default());
+    for agent in ["a2", "a3", "a1"] {
+        let moves = cluster.connection_of(download.client).moves;
+        download.order(agent);
+        until("it has moved", || cluster.connection_of(download.client).moves > moves);
+        assert_eq!(cluster.connection_of(download.client).node, agent);
+        // The next agent fills the buffers again.
+        for _ in 0..100 {
+            download.read();
+        }
+    }
+    let http = download.finish(&file(SMALL_LEN));
+    check_nothing_was_lost(&cluster);
+    drop(http);
+    cluster.wait_until_idle();
+}
+
 #[test]
 fn a_drain_moves_downloads_in_progress() {
     let cluster = Cluster::start(&files());
