@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::Scale;
@@ -30,6 +31,9 @@ const TIME_TARGET: f64 = 1.0 / 0.95;
 
 /// The time between two orders where pauses are measured.
 const PERIOD: Duration = Duration::from_millis(50);
+/// The time in which the connection of the previous download ends.
+const END_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
 /// The bytes between two orders where CPU time is measured.
 const STEP: u64 = 512 << 10;
 
@@ -178,9 +182,14 @@ impl Clock {
 }
 
 impl Watari {
-    /// The id of the only connection of the dispatcher.
+    /// The id of the only connection of the dispatcher, once all earlier ones have ended.
     fn only_connection(&self) -> Result<String, Failure> {
-        let connections = self.connections()?;
+        let deadline = Instant::now() + END_MAX;
+        let mut connections = self.connections()?;
+        while connections.len() > 1 && Instant::now() < deadline {
+            sleep(POLL);
+            connections = self.connections()?;
+        }
         match &connections[..] {
             [only] => Ok(only["id"].as_str().unwrap_or_default().to_owned()),
             _ => Err(doing("looking for the only connection")(io::Error::other(format!(
