@@ -3,6 +3,7 @@
 //! * The agent that does a client's handshake, and the agent that gets the connection after it.
 //! * The origin that gets a request.
 //! * Response times, health and ejections, on which these choices depend.
+//! * The connections that move by themselves, because agents have uneven loads.
 //!
 //! The crate is pure: the caller passes the available candidates and the time, and gets a choice. Candidates can have
 //! names of any type that is ordered and has a text form.
@@ -12,6 +13,7 @@ mod budget;
 mod health;
 mod origin;
 mod outlier;
+mod rebalance;
 mod rendezvous;
 mod response;
 mod turns;
@@ -28,6 +30,7 @@ pub use budget::{RetryBudget, RetryLimits};
 pub use health::{Change, Health, HealthThresholds};
 pub use origin::{Balancer, InvalidLoadFactor, LoadFactor, OriginPolicy};
 pub use outlier::{Cause, Outcome, OutlierLimits, Outliers, Verdict};
+pub use rebalance::{AgentLoad, LoadKind, Rebalancer, Transfer};
 pub use rendezvous::{by_client_address, by_key};
 pub use response::ResponseAverage;
 pub use turns::Turns;

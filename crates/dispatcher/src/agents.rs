@@ -4,7 +4,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tokio::net::TcpStream;
-use watari_balance::{BulkPolicy, Candidate, Change, HandshakePolicy, by_client_address};
+use watari_balance::{AgentLoad, BulkPolicy, Candidate, Change, HandshakePolicy, LoadKind, by_client_address};
 use watari_sys::tcp;
 use watari_values::NodeName;
 use watari_wire::LegKey;
@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::drains::{AskedBy, Drains};
 use crate::metrics::{Counted, Metrics};
 use crate::scheduler::{Place, QueuePosition, Schedule, Scheduler};
-use crate::table::Table;
+use crate::table::{Owned, Table};
 pub(crate) use settings::Settings;
 use settings::{Agent, Key};
 
@@ -269,6 +269,27 @@ impl Agents {
             let all = self.with_room(&settings, state, |_, _| true).ok()?;
             policy.pick(&mut state.turns, client, &all).map(|agent| agent.name.clone())
         })
+    }
+
+    /// The loads of the agents among which connections may move: those that are available and not being drained.
+    pub(crate) fn loads(&self, kind: LoadKind, owned: &HashMap<NodeName, Owned>) -> Vec<AgentLoad<NodeName>> {
+        let settings = self.settings();
+        let takes_part = |(name, agent): &(&NodeName, &Agent)| agent.is_available() && !self.drains.contains(name);
+        #[expect(clippy::cast_precision_loss, reason = "counts of a second are far below 2^52")]
+        let load = |(name, agent): (&NodeName, &Agent)| {
+            let Owned { connections, bytes } = owned.get(name).copied().unwrap_or_default();
+            AgentLoad {
+                name: name.clone(),
+                weight: agent.config.weight,
+                load: match kind {
+                    LoadKind::Connections => connections as f64,
+                    LoadKind::Bytes => bytes as f64,
+                },
+                connections,
+                room: agent.room(self.scheduler.connections(name)),
+            }
+        };
+        settings.agents().filter(takes_part).map(load).collect()
     }
 
     fn keys(&self) -> MutexGuard<'_, BTreeMap<NodeName, Key>> {

@@ -99,11 +99,27 @@ pub struct Policies {
     pub handshake: HandshakePolicy,
     /// Selects the agent that gets the connection after the handshake.
     pub bulk: BulkPolicy,
+    /// Whether connections move by themselves when agents have uneven loads. Only with [`BulkPolicy::Stay`]: the other
+    /// policies say which agent has a connection.
+    pub rebalance: Rebalance,
     /// Which addresses count as one client, where addresses select agents.
     pub client_prefix: ClientPrefix,
     /// The time in which the share of a newly available agent grows to its full weight. `None`: it gets its full share
     /// at once.
     pub slow_start: Option<Duration>,
+}
+
+/// Whether connections move by themselves, from agents with more than their share to agents with less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rebalance {
+    /// They do not.
+    #[default]
+    Off,
+    /// By the numbers of connections.
+    Connections,
+    /// By the bytes that the dispatcher relays.
+    Load,
 }
 
 /// Health checks of agents: the dispatcher opens a leg that is marked as a check, and the agent closes it.
@@ -173,6 +189,7 @@ impl Default for Policies {
         Self {
             handshake: HandshakePolicy::RoundRobin,
             bulk: BulkPolicy::ClientAddress,
+            rebalance: Rebalance::Off,
             client_prefix: ClientPrefix::default(),
             // An agent needs no warm-up: it can take its full share at once.
             slow_start: None,

@@ -30,6 +30,7 @@ mod messages;
 mod metrics;
 mod passthrough;
 mod read_ahead;
+mod rebalance;
 mod relay;
 mod scheduler;
 mod shared;
@@ -53,7 +54,7 @@ use crate::agents::Agents;
 pub use crate::agents::{AgentStatus, UnknownAgent};
 use crate::clients::Clients;
 pub use crate::config::{
-    AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies,
+    AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies, Rebalance,
 };
 use crate::drains::AskedBy;
 use crate::legs::IdleLegs;
@@ -94,6 +95,7 @@ impl Dispatcher {
             reloaded: Notify::new(),
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
+        tokio::spawn(rebalance::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         tokio::spawn(legs::keep_tidy(shared.idle_legs.clone(), shutdown.clone()));
         let threads = Threads::start(threads, shutdown)?;

@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     given_up: Family<Reason, Counter>,
     handshakes: Family<Handshake, Counter>,
     pub(crate) moves_committed: Counter,
+    pub(crate) rebalanced: Counter,
     pub(crate) legs_idle: Gauge,
     pub(crate) legs_reused: Counter,
     moves_aborted: Family<Reason, Counter>,
@@ -88,6 +89,7 @@ impl Default for Metrics {
             given_up: Family::default(),
             handshakes: Family::default(),
             moves_committed: Counter::default(),
+            rebalanced: Counter::default(),
             legs_idle: Gauge::default(),
             legs_reused: Counter::default(),
             moves_aborted: Family::default(),
@@ -119,6 +121,11 @@ impl Metrics {
         registry.register("connections_given_up", "Clients reset at a time limit, by limit", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
         registry.register("moves_committed", "Moves committed", metrics.moves_committed.clone());
+        registry.register(
+            "rebalanced",
+            "Connections asked to move because agents have uneven loads",
+            metrics.rebalanced.clone(),
+        );
         registry.register("legs_idle", "Idle legs at the moment", metrics.legs_idle.clone());
         registry.register("legs_reused", "Idle legs reused for another connection", metrics.legs_reused.clone());
         registry.register("moves_aborted", "Moves aborted, by reason", metrics.moves_aborted.clone());

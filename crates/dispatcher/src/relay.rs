@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -25,7 +26,7 @@ use crate::find::{Found, find_again};
 use crate::legs::{Leg, LegChoice};
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
-use crate::table::RelayMessage;
+use crate::table::{Registered, RelayMessage};
 
 /// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -41,6 +42,8 @@ pub(crate) struct RelayDriver {
     shared: Arc<DispatcherShared>,
     relay: Relay,
     inputs: mpsc::Receiver<RelayMessage>,
+    /// The bytes of both directions so far.
+    relayed: Arc<AtomicU64>,
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
@@ -65,13 +68,14 @@ impl RelayDriver {
         let Found { leg, place, reserved, stopwatch } = found;
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
-        let (id, inputs) = shared.table.insert(client.address, place, reserved);
+        let Registered { id, inputs, relayed } = shared.table.insert(client.address, place, reserved);
         let start = Start { id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
         let up = Direction::holding(client.read_ahead);
         // The limits in force when the client connects.
         let relay = Relay::new(start, timeouts(&shared.limits()), Instant::now().into_std());
         Self {
             inputs,
+            relayed,
             client_address: client.address,
             server_address: client.server,
             client: client.stream,
@@ -163,8 +167,9 @@ impl RelayDriver {
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
         self.stopwatch = stopwatch;
-        let (id, inputs) = self.shared.table.begin_again(first, self.client_address, place, reserved);
-        self.inputs = inputs;
+        let again = self.shared.table.begin_again(first, self.client_address, place, reserved);
+        let Registered { id, inputs, relayed } = again;
+        (self.inputs, self.relayed) = (inputs, relayed);
         tracing::info!(connection = %id, %first, agent = %owner, "connection restarted at another agent");
         if let Some(left) = self.leg.replace(leg.stream) {
             tcp::reset_on_close(&left);
@@ -292,12 +297,14 @@ impl RelayDriver {
     }
 
     fn count_to_leg(&mut self, written: Written) {
+        self.relayed.fetch_add(written.bytes as u64, Ordering::Relaxed);
         self.shared.metrics.bytes_to_agents.inc_by(written.bytes as u64);
         self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
         self.stopwatch.sent(written.bytes);
     }
 
     fn count_to_client(&mut self, read: usize, written: Written) {
+        self.relayed.fetch_add(written.bytes as u64, Ordering::Relaxed);
         self.shared.metrics.bytes_to_clients.inc_by(written.bytes as u64);
         self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
         if read > 0 {

@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -37,6 +38,10 @@ pub(crate) struct Table {
     ended_early: Mutex<VecDeque<(u64, NodeName)>>,
 }
 
+/// How long a connection stays at an agent to which it has moved, and how long it is not asked again, before it moves by
+/// itself.
+const STAY_MIN: Duration = Duration::from_mins(1);
+
 /// How many such connections are remembered. An announcement arrives within milliseconds, if at all.
 const ENDED_EARLY_MAX: usize = 1024;
 
@@ -49,6 +54,29 @@ struct Entry {
     reserved: Option<Place>,
     /// When the dispatcher asked the connection to leave its agent.
     asked: Option<Instant>,
+    /// When it moved last.
+    moved: Option<Instant>,
+    /// The bytes of both directions so far, which the relay counts.
+    relayed: Arc<AtomicU64>,
+    /// `relayed` at the last measurement, and the bytes between the last two.
+    measured: u64,
+    recently: u64,
+}
+
+/// A new connection in the table, as its relay has it.
+pub(crate) struct Registered {
+    pub(crate) id: ConnectionId,
+    pub(crate) inputs: mpsc::Receiver<RelayMessage>,
+    /// The relay adds the bytes of both directions.
+    pub(crate) relayed: Arc<AtomicU64>,
+}
+
+/// What an agent has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) connections: usize,
+    /// The bytes that were relayed between the last two measurements.
+    pub(crate) bytes: u64,
 }
 
 impl Entry {
@@ -71,12 +99,7 @@ impl Table {
     }
 
     /// Adds a connection with a `place` at its first agent, and possibly one `reserved` at its next.
-    pub(crate) fn insert(
-        &self,
-        client: SocketAddr,
-        place: Place,
-        reserved: Option<Place>,
-    ) -> (ConnectionId, mpsc::Receiver<RelayMessage>) {
+    pub(crate) fn insert(&self, client: SocketAddr, place: Place, reserved: Option<Place>) -> Registered {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
@@ -90,8 +113,12 @@ impl Table {
             moves: 0,
             stays: None,
         };
-        self.entries().insert(number, Entry { inbox, status, place, reserved, asked: None });
-        (id, inputs)
+        let relayed = Arc::<AtomicU64>::default();
+        let counted = relayed.clone();
+        let (asked, moved, measured, recently) = (None, None, 0, 0);
+        let entry = Entry { inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
+        self.entries().insert(number, entry);
+        Registered { id, inputs, relayed }
     }
 
     pub(crate) fn remove(&self, id: ConnectionId) {
@@ -160,7 +187,7 @@ impl Table {
         client: SocketAddr,
         place: Place,
         reserved: Option<Place>,
-    ) -> (ConnectionId, mpsc::Receiver<RelayMessage>) {
+    ) -> Registered {
         self.remove(id);
         self.insert(client, place, reserved)
     }
@@ -174,6 +201,7 @@ impl Table {
             entry.place = reserved.unwrap_or_else(|| entry.place.elsewhere(to));
             entry.status.stays = None;
             entry.asked = None;
+            entry.moved = Some(Instant::now());
         }
     }
 
@@ -237,6 +265,47 @@ impl Table {
         Leavers { leavers: leavers.into_iter().map(ask).collect(), about_to }
     }
 
+    /// Measures what each agent has. The bytes are those since the last call.
+    pub(crate) fn loads(&self) -> HashMap<NodeName, Owned> {
+        let mut loads: HashMap<NodeName, Owned> = HashMap::new();
+        for entry in self.entries().values_mut() {
+            let relayed = entry.relayed.load(Ordering::Relaxed);
+            entry.recently = relayed - std::mem::replace(&mut entry.measured, relayed);
+            let owned = loads.entry(entry.status.node.clone()).or_default();
+            owned.connections += 1;
+            owned.bytes += entry.recently;
+        }
+        loads
+    }
+
+    /// Selects at most `max` connections of `agent` that may move now, and records that they are asked to leave. With
+    /// `bytes`, selects those with most bytes at the last measurement, of about so many bytes in all.
+    pub(crate) fn movers(&self, agent: &NodeName, max: usize, bytes: Option<u64>, now: Instant) -> Vec<ConnectionId> {
+        let mut entries = self.entries();
+        let may_move = |entry: &&mut Entry| {
+            entry.status.node == *agent
+                && entry.is_established()
+                && entry.moved.is_none_or(|moved| now.duration_since(moved) >= STAY_MIN)
+                && entry.asked.is_none_or(|asked| now.duration_since(asked) >= STAY_MIN)
+        };
+        let mut movers: Vec<_> = entries.values_mut().filter(may_move).collect();
+        if let Some(mut left) = bytes {
+            movers.sort_by_key(|entry| std::cmp::Reverse(entry.recently));
+            movers.retain(|entry| {
+                let fits = (1..=left).contains(&entry.recently);
+                left -= if fits { entry.recently } else { 0 };
+                fits
+            });
+        }
+        movers.truncate(max);
+        let ask = |entry: &mut Entry| {
+            entry.asked = Some(now);
+            entry.status.stays = None;
+            entry.status.id
+        };
+        movers.into_iter().map(ask).collect()
+    }
+
     pub(crate) fn statuses(&self) -> Vec<ConnectionStatus> {
         let mut statuses: Vec<_> = self.entries().values().map(|entry| entry.status.clone()).collect();
         statuses.sort_by_key(|status| status.id);
@@ -264,8 +333,6 @@ impl Table {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::Arc;
-
     use watari_values::Epoch;
 
     use super::*;
@@ -276,8 +343,9 @@ mod tests {
     fn messages_about_the_first_attempt_do_not_reach_the_second() {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
-        let (first, mut of_first) = table.insert(client, scheduler.place(&agent), None);
-        let (second, mut of_second) = table.begin_again(first, client, scheduler.place(&agent), None);
+        let Registered { id: first, inputs: mut of_first, .. } = table.insert(client, scheduler.place(&agent), None);
+        let again = table.begin_again(first, client, scheduler.place(&agent), None);
+        let Registered { id: second, inputs: mut of_second, .. } = again;
         assert_ne!(first, second);
         let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
         assert!(!table.send(first, end()));
@@ -286,5 +354,56 @@ mod tests {
         assert!(matches!(of_second.try_recv(), Ok(RelayMessage::Arbiter(event)) if *event == end()));
         let listed: Vec<_> = table.statuses().iter().map(|status| status.id).collect();
         assert_eq!((listed, scheduler.connections(&agent)), (vec![second], 1));
+    }
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    /// A table with connections of `a1`, which have relayed these bytes.
+    fn table_of(bytes: &[u64]) -> (Table, Vec<ConnectionId>) {
+        let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
+        let client = SocketAddr::from(([192, 0, 2, 1], 1000));
+        let ids = bytes.iter().map(|bytes| {
+            let Registered { id, relayed, .. } = table.insert(client, scheduler.place(&name("a0")), None);
+            relayed.store(*bytes, Ordering::Relaxed);
+            table.moved(id, &name("a1"));
+            id
+        });
+        let ids = ids.collect();
+        (table, ids)
+    }
+
+    #[test]
+    fn loads_are_those_since_the_last_measurement() {
+        let (table, ids) = table_of(&[10, 20]);
+        assert_eq!(table.loads(), HashMap::from([(name("a1"), Owned { connections: 2, bytes: 30 })]));
+        table.moved(ids[0], &name("a2"));
+        let idle = Owned { connections: 1, bytes: 0 };
+        assert_eq!(table.loads(), HashMap::from([(name("a1"), idle), (name("a2"), idle)]));
+    }
+
+    #[test]
+    fn a_connection_stays_for_a_while_after_a_move_and_an_order() {
+        let (table, ids) = table_of(&[0, 0, 0]);
+        let moved = Instant::now();
+        assert!(table.movers(&name("a1"), 9, None, moved).is_empty(), "they have just moved");
+        let later = moved + 2 * STAY_MIN;
+        let first = table.movers(&name("a1"), 2, None, later);
+        let second = table.movers(&name("a1"), 9, None, later + Duration::from_secs(1));
+        assert_eq!((first.len(), second.len()), (2, 1));
+        let mut all = [first, second].concat();
+        all.sort_unstable();
+        assert_eq!(all, ids);
+        assert!(table.movers(&name("a1"), 9, None, later + STAY_MIN / 2).is_empty(), "all were asked");
+        assert!(table.movers(&name("a0"), 9, None, later).is_empty(), "they are not there");
+    }
+
+    #[test]
+    fn the_busiest_connections_that_fit_move() {
+        let (table, ids) = table_of(&[0, 50, 400, 100, 30]);
+        table.loads();
+        let later = Instant::now() + 2 * STAY_MIN;
+        assert_eq!(table.movers(&name("a1"), 2, Some(200), later), [ids[3], ids[1]]);
     }
 }

@@ -163,6 +163,11 @@ impl Agent {
         self.config.connections_max.is_none_or(|max| connections < NonZeroUsize::get(max))
     }
 
+    /// The number of connections that it may get, if it has so many.
+    pub(super) fn room(&self, connections: usize) -> usize {
+        self.config.connections_max.map_or(usize::MAX, |max| max.get().saturating_sub(connections))
+    }
+
     pub(super) fn candidate(&self, slow_start: Option<Duration>, now: Instant) -> Candidate<NodeName> {
         let appeared_ago = now.saturating_duration_since(self.condition().appeared);
         Candidate {

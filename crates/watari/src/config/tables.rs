@@ -9,7 +9,7 @@ use std::thread;
 
 use ipnet::IpNet;
 use watari_balance::{BulkPolicy, HandshakePolicy, HealthThresholds};
-use watari_dispatcher::{Checks, NamePattern, PassthroughRule, Policies};
+use watari_dispatcher::{Checks, NamePattern, PassthroughRule, Policies, Rebalance};
 use watari_mesh::Join;
 use watari_values::setting::Span;
 use watari_values::{NodeName, Role};
@@ -174,6 +174,7 @@ impl Check<'_> {
         let own: Vec<_> = listen.iter().chain(&listen_proxy).flatten().copied().collect();
         let passthrough = self.passthrough(raw.passthrough, &own);
         let proxy_from = self.proxy_from(&raw.listen_proxy, raw.proxy_from);
+        let rebalance = self.rebalance(raw.rebalance, raw.bulk);
         has_address?;
         Some(Dispatcher {
             threads: threads?,
@@ -184,13 +185,23 @@ impl Check<'_> {
             config: watari_dispatcher::Config {
                 name: node.name.value.clone(),
                 agents: agents?,
-                policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
+                policies: policies(raw.handshake, raw.bulk, rebalance?, raw.client_prefix, raw.slow_start),
                 checks: checks(&raw.check),
                 passthrough: passthrough?,
                 proxy_from: proxy_from?,
                 limits: raw.limits,
             },
         })
+    }
+
+    fn rebalance(&self, raw: Option<Spanned<Rebalance>>, bulk: Option<BulkPolicy>) -> Option<Rebalance> {
+        let default = Policies::default();
+        match raw.filter(|rebalance| *rebalance.get_ref() != Rebalance::Off) {
+            Some(rebalance) if bulk.unwrap_or(default.bulk) != BulkPolicy::Stay => self
+                .wrong(&rebalance, "rebalance needs bulk = \"stay\": the other policies select the agent by address"),
+            Some(rebalance) => Some(rebalance.into_inner()),
+            None => Some(Rebalance::Off),
+        }
     }
 
     fn threads(&self, raw: Option<Spanned<NonZeroUsize>>) -> Option<NonZeroUsize> {
@@ -296,6 +307,7 @@ pub(super) fn roles(dispatcher: bool, agent: bool) -> BTreeSet<Role> {
 fn policies(
     handshake: Option<HandshakePolicy>,
     bulk: Option<BulkPolicy>,
+    rebalance: Rebalance,
     client_prefix: Option<Prefix>,
     slow_start: Option<Span>,
 ) -> Policies {
@@ -303,6 +315,7 @@ fn policies(
     Policies {
         handshake: handshake.unwrap_or(default.handshake),
         bulk: bulk.unwrap_or(default.bulk),
+        rebalance,
         client_prefix: client_prefix.map_or(default.client_prefix, |prefix| prefix.or(default.client_prefix)),
         slow_start: slow_start.map(Span::get),
     }

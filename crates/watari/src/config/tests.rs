@@ -9,7 +9,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, HealthThresholds};
-use watari_dispatcher::{Checks, Policies};
+use watari_dispatcher::{Checks, Policies, Rebalance};
 use watari_handshake::{Group, Policy};
 use watari_mesh::Peer;
 use watari_pki::Authority;
@@ -131,6 +131,20 @@ fn pools_take_their_policies() {
 }
 
 #[test]
+fn connections_may_move_by_themselves_where_they_would_stay() {
+    let rebalance =
+        |keys: &str| parse(&[NODE, PEER, DISPATCHER, keys]).unwrap().dispatcher.unwrap().config.policies.rebalance;
+    assert_eq!(rebalance(""), Rebalance::Off);
+    assert_eq!(rebalance("rebalance = \"off\"\n"), Rebalance::Off);
+    assert_eq!(rebalance("bulk = \"stay\"\nrebalance = \"connections\"\n"), Rebalance::Connections);
+    assert_eq!(rebalance("bulk = \"stay\"\nrebalance = \"load\"\n"), Rebalance::Load);
+    check(&[(
+        &[NODE, PEER, DISPATCHER, "rebalance = \"load\"\n"],
+        "11: rebalance needs bulk = \"stay\": the other policies select the agent by address",
+    )]);
+}
+
+#[test]
 fn policies_are_read() {
     let keys = "handshake = \"shortest_response\"\nbulk = \"off\"\nclient_prefix = { ipv6 = 56 }\nslow_start = \"10s\"\n\
                 listen_proxy = [\"[::1]:8443\"]\nproxy_from = [\"10.0.0.0/8\", \"::1/128\"]\n\
@@ -140,6 +154,7 @@ fn policies_are_read() {
     let expected = Policies {
         handshake: HandshakePolicy::ShortestResponse,
         bulk: BulkPolicy::Off,
+        rebalance: Rebalance::Off,
         client_prefix: ClientPrefix::new(32, 56).unwrap(),
         slow_start: Some(Duration::from_secs(10)),
     };

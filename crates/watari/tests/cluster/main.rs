@@ -35,6 +35,7 @@ mod moves;
 mod overload;
 mod passthrough;
 mod queue;
+mod rebalancing;
 mod redirects;
 mod redis;
 mod relays;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use watari_balance::{BulkPolicy, HandshakePolicy};
-use watari_dispatcher::{Checks, Policies};
+use watari_dispatcher::{Checks, Policies, Rebalance};
 use watari_values::NodeName;
 use watari_values::setting::{As, Span};
 
@@ -48,6 +48,10 @@ pub(crate) struct RawDispatcher {
     /// Selects the agent that gets the connection after the handshake.
     #[schemars(extend("default" = Policies::default().bulk))]
     pub(crate) bulk: Option<BulkPolicy>,
+    /// Whether connections move by themselves, from agents with more than their share to agents with less: by the
+    /// numbers of connections, or by the bytes that the dispatcher relays (`load`). It needs `bulk = "stay"`.
+    #[schemars(extend("default" = Policies::default().rebalance))]
+    pub(crate) rebalance: Option<Spanned<Rebalance>>,
     /// The bits of an address that distinguish clients, where addresses select agents.
     #[schemars(extend("default" = Policies::default().client_prefix))]
     pub(crate) client_prefix: Option<Prefix>,
