@@ -1,0 +1,150 @@
+//! Serves HTTP/1.1 over one connection, until it ends or leaves.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+use watari_connection::{Connection, End, Responding};
+use watari_http1::{Limits, Server};
+use watari_values::{ConnectionId, NodeName};
+use watari_wire::{OPENED_LEN_MAX, TAIL_LEN_MAX};
+
+use super::ending::Ending;
+use super::source::Departure;
+use super::{About, Owned, Site, Step};
+use crate::file::{FileBody, Files};
+use crate::tls::LegStream;
+
+/// A connection that this agent serves.
+pub(crate) struct Serving {
+    site: Site,
+    pub(crate) about: About,
+    state: State,
+    /// The agent that the connection has to move to.
+    target: Option<NodeName>,
+    /// The position at which the response is held for that.
+    held_at: Option<u64>,
+}
+
+enum State {
+    Http(Box<Connection<LegStream, Files>>),
+    /// HTTP is over, and `close_notify` is sent.
+    Closing(Box<LegStream>),
+}
+
+impl Serving {
+    /// Serves from the first request on.
+    pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
+        let files = Files { network: site.network.clone(), node: site.node };
+        let http = Connection::new(stream, Server::new(Limits::default()), files);
+        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None }
+    }
+
+    /// Serves on within a response.
+    pub(crate) fn within(
+        site: Site,
+        about: About,
+        stream: LegStream,
+        http: Server,
+        responding: Responding<FileBody>,
+    ) -> Self {
+        let files = Files { network: site.network.clone(), node: site.node };
+        let http = Connection::resume(stream, http, files, responding);
+        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None }
+    }
+
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.about.id
+    }
+
+    pub(crate) fn leave(&mut self, target: NodeName) {
+        self.target = Some(target);
+    }
+
+    /// Continues as far as possible.
+    pub(super) fn step(mut self: Box<Self>, cx: &mut Context<'_>) -> Step {
+        let before = self.stream().tls.connection().tx_sequence();
+        let ended = self.poll(cx);
+        let sealed = before..self.stream().tls.connection().tx_sequence();
+        self.site.ledger.seal(self.site.node, self.about.id.number, sealed);
+        match ended {
+            Poll::Ready(End::Complete) => self.end(),
+            Poll::Ready(End::Held) => self.depart(),
+            Poll::Ready(End::Cut(broken)) => {
+                self.site.network.note(|| format!("{} cuts {}: {broken}", self.site.node, self.about.id));
+                Step::Gone
+            }
+            Poll::Pending if self.target.is_some() => self.prepare_to_depart(),
+            Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        match &mut self.state {
+            State::Http(http) => {
+                http.stream_mut().leaves = self.target.is_some();
+                // The tail of a previous agent is sent also if nothing follows.
+                let _ = Pin::new(&mut http.stream_mut().tls).poll_flush(cx);
+                http.poll(cx)
+            }
+            State::Closing(stream) => Pin::new(&mut **stream).poll_shutdown(cx).map(|_| End::Complete),
+        }
+    }
+
+    fn stream(&self) -> &LegStream {
+        match &self.state {
+            State::Http(http) => http.stream(),
+            State::Closing(stream) => stream,
+        }
+    }
+
+    /// Sends `close_notify` after the last response. Then announces the end.
+    fn end(self) -> Step {
+        let Self { site, about, state, .. } = self;
+        match state {
+            State::Http(http) => {
+                let state = State::Closing(Box::new(http.into_parts().stream));
+                Step::GoesOn(Owned::Serving(Box::new(Self { site, about, state, target: None, held_at: None })))
+            }
+            State::Closing(stream) => {
+                let parts = stream.tls.into_parts();
+                // Otherwise the leg has failed.
+                if parts.unsent.is_empty() {
+                    Step::GoesOn(Owned::Ending(Box::new(Ending::new(site, about, parts.io, parts.sent))))
+                } else {
+                    Step::Gone
+                }
+            }
+        }
+    }
+
+    /// Departs between two requests. Holds a response that can continue elsewhere, if a part of it is left.
+    fn prepare_to_depart(mut self: Box<Self>) -> Step {
+        let State::Http(http) = &mut self.state else { return Step::Waits(Owned::Serving(self)) };
+        if http.is_idle() {
+            return self.depart();
+        }
+        let position = http.responding().and_then(|responding| {
+            responding.resume.as_ref()?.rest(responding.position)?;
+            Some(responding.position)
+        });
+        http.hold_at(position);
+        let is_new = position.is_some() && self.held_at != position;
+        self.held_at = position;
+        if is_new { Step::GoesOn(Owned::Serving(self)) } else { Step::Waits(Owned::Serving(self)) }
+    }
+
+    /// Gives the connection away, unless too much would have to travel.
+    fn depart(self) -> Step {
+        let Self { site, about, state, target, .. } = self;
+        let (State::Http(http), Some(target)) = (state, target) else { return Step::Gone };
+        let parts = http.into_parts();
+        let mut tls = parts.stream.tls.into_parts();
+        tls.opened.splice(..0, parts.opened);
+        let departure = Departure::new(site, about, tls, parts.http, parts.responding);
+        if departure.opened.len() > OPENED_LEN_MAX || departure.unsent.len() > TAIL_LEN_MAX {
+            return Step::Waits(Owned::Serving(Box::new(departure.stay())));
+        }
+        Step::GoesOn(Owned::Fenced(Box::new(departure.begin(target))))
+    }
+}

@@ -1,0 +1,77 @@
+//! Seeds of the simulation. A failure prints its seed: `SIM_SEED=7 cargo test -p watari-sim --test simulation replay --
+//! --ignored --nocapture` prints all that happens in the run of seed 7.
+
+#![allow(clippy::unwrap_used)]
+
+use std::env;
+
+use watari_sim::{Figures, Outcome, Sabotage, run, run_traced};
+
+/// The seeds of each test run: some seconds.
+const SEEDS: u64 = 200;
+
+/// Each broken variant is found within so many seeds.
+const SABOTAGE_SEEDS: u64 = 60;
+
+fn check(seed: u64) -> Figures {
+    let Outcome { violations, figures, .. } = run(seed, None);
+    assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+    figures
+}
+
+/// Checks these seeds, and prints what happened in them.
+fn check_all(seeds: impl Iterator<Item = u64>) -> Figures {
+    let mut total = Figures::default();
+    for figures in seeds.map(check) {
+        total.moves += figures.moves;
+        total.records += figures.records;
+        total.complete += figures.complete;
+        total.cut += figures.cut;
+        total.vanished += figures.vanished;
+    }
+    println!("{total:?}");
+    total
+}
+
+#[test]
+fn the_invariants_hold() {
+    let figures = check_all(0..SEEDS);
+    // The runs contain what they are for.
+    assert!(figures.moves > 4 * SEEDS, "{figures:?}");
+    assert!(figures.cut > SEEDS / 20 && figures.vanished > SEEDS / 20 && figures.complete > SEEDS, "{figures:?}");
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..10 {
+        let (first, second) = (run_traced(seed, None), run_traced(seed, None));
+        let lines = first.trace.lines.as_ref().unwrap().len();
+        assert!(lines > 20, "{lines} lines");
+        assert!(first == second, "seed {seed}");
+    }
+    assert_ne!(run(1, None).trace.digest, run(2, None).trace.digest);
+}
+
+#[test]
+fn each_broken_variant_is_found() {
+    for sabotage in Sabotage::ALL {
+        let found = (0..SABOTAGE_SEEDS).map(|seed| run(seed, Some(sabotage))).find(|run| !run.violations.is_empty());
+        let Outcome { seed, violations, .. } = found.unwrap_or_else(|| panic!("{sabotage:?} goes unnoticed"));
+        println!("{sabotage:?}: seed {seed}: {}", violations[0]);
+    }
+}
+
+#[test]
+#[ignore = "takes as long as SIM_SEEDS says: make sim"]
+fn many_seeds() {
+    let seeds = env::var("SIM_SEEDS").map_or(2000, |seeds| seeds.parse().unwrap());
+    check_all(SEEDS..SEEDS + seeds);
+}
+
+#[test]
+#[ignore = "prints the run of SIM_SEED"]
+fn replay() {
+    let seed = env::var("SIM_SEED").expect("SIM_SEED is the seed to replay").parse().unwrap();
+    let Outcome { violations, trace, figures, .. } = run_traced(seed, None);
+    println!("{}\n{figures:?}\n{violations:#?}", trace.lines.unwrap().join("\n"));
+}
