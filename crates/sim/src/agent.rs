@@ -9,15 +9,16 @@ mod serving;
 mod source;
 mod target;
 
+use std::net::SocketAddr;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use watari_handoff::{SourceEvent, TargetEvent};
 use watari_record::Side;
 use watari_stream::{Parts, TlsStream};
-use watari_values::{ConnectionId, Epoch, NodeName};
-use watari_wire::leg::{Accepted, Kind, LegVerifier, PREFACE_LEN_MAX};
-use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKey};
+use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
+use watari_wire::leg::{Accepted, Kind, LEG_FREE, LegVerifier, PREFACE_LEN_MAX};
+use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
 
 use self::ending::Ending;
 use self::serving::Serving;
@@ -53,6 +54,8 @@ pub(crate) struct Site {
 #[derive(Clone)]
 pub(crate) struct About {
     pub(crate) id: ConnectionId,
+    /// The address of the client, which has its number.
+    pub(crate) client: SocketAddr,
     /// The epoch whose commit made this agent the owner.
     pub(crate) tenure: Epoch,
     /// The last epoch used.
@@ -66,6 +69,15 @@ enum Owned {
     Ending(Box<Ending>),
 }
 
+fn tls_info() -> TlsInfo {
+    TlsInfo { version: 0x0304, suite: 0x1301, alpn: Vec::new(), server_name: None, resumed: false }
+}
+
+/// The address of a client, for prefaces.
+pub(crate) fn client_address(number: u64) -> SocketAddr {
+    ([192, 0, 2, 1], number as u16).into()
+}
+
 /// The result of a step of a connection.
 enum Step {
     /// Another step may be possible at once.
@@ -73,6 +85,8 @@ enum Step {
     Waits(Owned),
     /// The connection is not here any more.
     Gone,
+    /// The same. The leg is free for another connection.
+    LegFree(Socket),
 }
 
 /// The name of a node.
@@ -142,7 +156,7 @@ impl Agent {
             DispatcherToAgent::Committed(decided) => {
                 self.tell_source(decided.connection, &SourceEvent::Committed(decided.epoch));
             }
-            DispatcherToAgent::LegKept(_) => {}
+            DispatcherToAgent::LegKept(kept) => self.on_leg_kept(kept),
             DispatcherToAgent::Aborted(aborted) => {
                 let (epoch, reason) = (aborted.epoch, aborted.reason);
                 self.tell_source(aborted.connection, &SourceEvent::Aborted(epoch, reason));
@@ -153,6 +167,20 @@ impl Agent {
                 self.tell_target(*connection, &TargetEvent::Gone);
             }
         }
+    }
+
+    /// The end of a connection, or a move.
+    fn on_leg_kept(&mut self, kept: &LegKept) {
+        for owned in &mut self.owned {
+            match owned {
+                Owned::Ending(ending) if ending.about.id == kept.connection && ending.about.tenure == kept.epoch => {
+                    return ending.cut(kept.rx_offset);
+                }
+                Owned::Fenced(departure) if departure.id() == kept.connection => departure.leg_kept(kept.rx_offset),
+                _ => {}
+            }
+        }
+        self.tell_source(kept.connection, &SourceEvent::Committed(kept.epoch));
     }
 
     /// The later departure replaces an earlier one of the same connection.
@@ -188,7 +216,13 @@ impl Agent {
         self.read_prefaces();
         let mut cx = Context::from_waker(Waker::noop());
         let owned = std::mem::take(&mut self.owned);
-        self.owned.extend(owned.into_iter().filter_map(|owned| owned.step(&mut cx)));
+        for owned in owned {
+            let (owned, free) = owned.step(&mut cx);
+            self.owned.extend(owned);
+            if let Some(leg) = free.filter(|leg| leg.write(&[LEG_FREE]).is_ok_and(|written| written == 1)) {
+                self.unidentified.push((leg, Vec::new()));
+            }
+        }
         for arrival in &mut self.held {
             arrival.expire();
         }
@@ -198,7 +232,7 @@ impl Agent {
 
     fn schedule_wake(&mut self) {
         let now = self.site.network.now();
-        let deadlines = self.owned.iter().filter_map(Owned::deadline).chain(self.held.iter().map(Arrival::deadline));
+        let deadlines = self.owned.iter().map(Owned::deadline).chain(self.held.iter().map(Arrival::deadline));
         let Some(first) = deadlines.min() else { return };
         if self.wakes.is_none_or(|wakes| wakes <= now || first < wakes) {
             self.wakes = Some(first);
@@ -208,7 +242,7 @@ impl Agent {
 
     fn read_prefaces(&mut self) {
         let waiting = std::mem::take(&mut self.unidentified);
-        for (leg, mut received) in waiting {
+        for (mut leg, mut received) in waiting {
             let has_ended = loop {
                 match leg.read(PREFACE_LEN_MAX) {
                     Some(Ok(bytes)) if !bytes.is_empty() => received.extend(bytes),
@@ -217,7 +251,10 @@ impl Agent {
                 }
             };
             match self.verifier.verify(&received) {
-                Ok(Some(accepted)) => self.begin(leg, &accepted, &received[accepted.len..]),
+                Ok(Some(accepted)) => {
+                    leg.reset_on_close();
+                    self.begin(leg, &accepted, &received[accepted.len..]);
+                }
                 Ok(None) if !has_ended => self.unidentified.push((leg, received)),
                 Ok(None) => {}
                 Err(error) => self.site.network.note(|| format!("{} refuses a leg: {error}", self.site.node)),
@@ -229,10 +266,10 @@ impl Agent {
         let id = preface.connection;
         match &preface.kind {
             Kind::New { bulk } => {
-                let connection = established(id.number, Side::Server);
+                let connection = established(u64::from(preface.client.port()), Side::Server);
                 let parts =
                     Parts { unopened: surplus.to_vec(), received: surplus.len() as u64, ..Parts::new(leg, connection) };
-                let about = About { id, tenure: Epoch(0), last: Epoch(0) };
+                let about = About { id, client: preface.client, tenure: Epoch(0), last: Epoch(0) };
                 let stream = LegStream::new(TlsStream::from_parts(parts));
                 let mut serving = Serving::new(self.site.clone(), about, stream);
                 if let Some(target) = bulk.clone().filter(|target| *target != name(self.site.node)) {
@@ -278,16 +315,16 @@ impl Owned {
         }
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn deadline(&self) -> Duration {
         match self {
-            Self::Serving(_) => None,
-            Self::Fenced(departure) => Some(departure.deadline()),
-            Self::Ending(ending) => Some(ending.deadline()),
+            Self::Serving(serving) => serving.deadline(),
+            Self::Fenced(departure) => departure.deadline(),
+            Self::Ending(ending) => ending.deadline(),
         }
     }
 
-    /// Continues as far as possible. Returns the connection, if it is still here.
-    fn step(mut self, cx: &mut Context<'_>) -> Option<Self> {
+    /// Continues as far as possible. Returns the connection, if it is still here, or its leg, if that is free.
+    fn step(mut self, cx: &mut Context<'_>) -> (Option<Self>, Option<Socket>) {
         loop {
             let step = match self {
                 Self::Serving(serving) => serving.step(cx),
@@ -296,8 +333,9 @@ impl Owned {
             };
             self = match step {
                 Step::GoesOn(owned) => owned,
-                Step::Waits(owned) => return Some(owned),
-                Step::Gone => return None,
+                Step::Waits(owned) => return (Some(owned), None),
+                Step::Gone => return (None, None),
+                Step::LegFree(leg) => return (None, Some(leg)),
             };
         }
     }

@@ -271,6 +271,11 @@ impl Client {
 
     fn end(&mut self, fate: Fate) {
         self.network.note(|| format!("client {}: {fate:?}", self.number));
+        self.network.count(|figures| match fate {
+            Fate::Complete => figures.complete += 1,
+            Fate::Cut => figures.cut += 1,
+            Fate::Vanished => figures.vanished += 1,
+        });
         if let Some(tls) = self.tls.take()
             && fate != Fate::Vanished
         {

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use watari_values::ConnectionId;
+
 use crate::network::{Network, NodeId};
 
-/// The records of the streams to clients, by client and sequence number. The keys do not change, so a sequence number
-/// is a nonce.
+/// The records of the streams to clients, by connection and sequence number. The keys of a connection do not change, so
+/// a sequence number is a nonce.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     network: Network,
-    sealers: Rc<RefCell<BTreeMap<(u64, u64), NodeId>>>,
+    sealers: Rc<RefCell<BTreeMap<(ConnectionId, u64), NodeId>>>,
 }
 
 impl Ledger {
@@ -20,19 +22,13 @@ impl Ledger {
         Self { network, sealers: Rc::default() }
     }
 
-    /// `node` has sealed these records for a client.
-    pub(crate) fn seal(&self, node: NodeId, client: u64, sequences: Range<u64>) {
+    /// `node` has sealed these records.
+    pub(crate) fn seal(&self, node: NodeId, id: ConnectionId, sequences: Range<u64>) {
+        self.network.count(|figures| figures.records += sequences.end - sequences.start);
         for sequence in sequences {
-            if let Some(first) = self.sealers.borrow_mut().insert((client, sequence), node) {
-                self.network.violation(format!(
-                    "record {sequence} of client {client} was sealed twice, at {first} and at {node}"
-                ));
+            if let Some(first) = self.sealers.borrow_mut().insert((id, sequence), node) {
+                self.network.violation(format!("record {sequence} of {id} was sealed twice, at {first} and at {node}"));
             }
         }
-    }
-
-    /// The number of records.
-    pub(crate) fn len(&self) -> u64 {
-        self.sealers.borrow().len() as u64
     }
 }

@@ -37,6 +37,6 @@ mod socket;
 mod tls;
 mod world;
 
-pub use network::Trace;
+pub use network::{Figures, Trace};
 pub use sabotage::Sabotage;
-pub use world::{Figures, Outcome, run, run_traced};
+pub use world::{Outcome, run, run_traced};

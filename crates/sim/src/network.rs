@@ -98,6 +98,33 @@ struct State {
     down: BTreeSet<NodeId>,
     violations: Vec<String>,
     trace: Trace,
+    figures: Figures,
+}
+
+/// Counts of a run: what it contained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub moves: u64,
+    /// Attempts that were aborted.
+    pub aborted: u64,
+    /// Connections shipped within a response.
+    pub within_responses: u64,
+    /// Connections shipped with a tail.
+    pub with_tail: u64,
+    /// Connections shipped with bytes of the client that were not opened.
+    pub with_rest: u64,
+    /// Freezes that were answered with more of the client's stream.
+    pub frozen: u64,
+    /// Moves committed while bytes waited for the client.
+    pub undelivered: u64,
+    /// Legs that carried another connection before.
+    pub legs_reused: u64,
+    /// Connections that began again at another agent, because a reused leg was lost.
+    pub begun_again: u64,
+    pub records: u64,
+    pub complete: u64,
+    pub cut: u64,
+    pub vanished: u64,
 }
 
 /// A digest of all that happened, and its text if it is wanted.
@@ -122,6 +149,7 @@ impl Network {
             down: BTreeSet::new(),
             violations: Vec::new(),
             trace: Trace { digest: 0, lines: traced.then(Vec::new) },
+            figures: Figures::default(),
         })))
     }
 
@@ -171,6 +199,14 @@ impl Network {
         if let Some(lines) = &mut trace.lines {
             lines.push(line);
         }
+    }
+
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Figures)) {
+        add(&mut self.0.borrow_mut().figures);
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        self.0.borrow().figures
     }
 
     /// Records that an invariant does not hold.

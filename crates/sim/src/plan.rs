@@ -23,15 +23,19 @@ impl Plan {
         let random = &mut random;
         let is_harmless = random.one_in(2);
         let agents = random.within(2..5) as usize;
-        let clients: Vec<_> = (0..random.within(1..5)).map(|_| (random.millis(0..500), habits(random))).collect();
+        let clients: Vec<_> = (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random))).collect();
         let links = Links {
             lost: [0, 3, 10][random.below(3) as usize],
             repeated: [0, 3, 10][random.below(3) as usize],
             delay_ms_max: random.within(1..300),
         };
         let mut plan = Self { agents, clients, links, disturbances: Vec::new(), is_harmless };
-        let end_ms = random.within(500..6000);
+        let end_ms = random.within(500..8000);
         let moves = random.within(5..300);
+        // Some runs have fast links and many moves.
+        let is_busy = random.one_in(4);
+        let moves = if is_busy { 10 * moves } else { moves };
+        plan.links.delay_ms_max = if is_busy { 3 } else { plan.links.delay_ms_max };
         let moves = (0..moves).map(|_| (random.millis(0..end_ms), Disturbance::Move));
         plan.disturbances.extend(moves);
         plan.add_pauses(random, end_ms);

@@ -9,6 +9,10 @@ pub enum Sabotage {
     SourceThawsAfterCommit,
     /// The source serves on if the decision takes long.
     SourceThawsByTimeout,
+    /// The source takes the abort of an earlier attempt for one of the present attempt.
+    SourceIgnoresEpochs,
+    /// The target loses the rest that follows a freeze.
+    RestLost,
     /// The target does not send the tail.
     TailNotSent,
     /// The target seals before the decision.
@@ -22,10 +26,12 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
+        Self::SourceIgnoresEpochs,
+        Self::RestLost,
         Self::TailNotSent,
         Self::TargetSealsWhenHeld,
         Self::LegEndIsCleanEnd,

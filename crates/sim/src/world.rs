@@ -10,7 +10,7 @@ use crate::client::{Client, Fate};
 use crate::dispatcher::Dispatcher;
 use crate::ledger::Ledger;
 use crate::message::Message;
-use crate::network::{Disturbance, Event, Network, NodeId, Trace};
+use crate::network::{Disturbance, Event, Figures, Network, NodeId, Trace};
 use crate::plan::Plan;
 use crate::random::{Random, mix};
 use crate::sabotage::Sabotage;
@@ -26,16 +26,6 @@ pub struct Outcome {
     pub violations: Vec<String>,
     pub trace: Trace,
     pub figures: Figures,
-}
-
-/// Counts of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub moves: u64,
-    pub records: u64,
-    pub complete: u64,
-    pub cut: u64,
-    pub vanished: u64,
 }
 
 /// Runs a seed. Traces only a digest.
@@ -62,7 +52,6 @@ struct World {
     coming: Vec<(Duration, crate::client::Habits)>,
     stalled: Vec<Duration>,
     starts: u32,
-    moves: u64,
 }
 
 impl World {
@@ -80,7 +69,6 @@ impl World {
             coming: plan.clients,
             stalled: vec![Duration::ZERO; 1 + plan.agents],
             starts: 0,
-            moves: 0,
             network,
         };
         world.coming.sort_by_key(|(at, _)| *at);
@@ -106,16 +94,8 @@ impl World {
             }
         }
         self.check_end();
-        let mut figures = Figures { moves: self.moves, records: self.ledger.len(), ..Figures::default() };
-        figures.moves += self.dispatcher.as_ref().map_or(0, Dispatcher::moves);
-        for fate in self.clients.iter().filter_map(Client::fate) {
-            match fate {
-                Fate::Complete => figures.complete += 1,
-                Fate::Cut => figures.cut += 1,
-                Fate::Vanished => figures.vanished += 1,
-            }
-        }
         let violations = self.network.violations();
+        let figures = self.network.figures();
         Outcome { seed: self.seed, violations, trace: self.network.take_trace(), figures }
     }
 
@@ -135,11 +115,10 @@ impl World {
                 Some(to)
             }
             Event::Accept { at, socket, client } => {
-                let agents: Vec<_> = (1..=self.agents.len()).filter(|node| !self.network.is_down(*node)).collect();
                 // What is not accepted is dropped, and so reset.
                 if at == DISPATCHER {
-                    if let Some(dispatcher) = self.dispatcher.as_mut().filter(|_| !agents.is_empty()) {
-                        dispatcher.accept(client, socket, &agents);
+                    if let Some(dispatcher) = &mut self.dispatcher {
+                        dispatcher.accept(client, socket);
                     }
                 } else if let Some(agent) = &mut self.agents[at - 1] {
                     agent.accept(socket);
@@ -219,9 +198,12 @@ impl World {
         self.network.set_down(node, true);
         self.stalled[node] = Duration::ZERO;
         if node == DISPATCHER {
-            self.moves += self.dispatcher.take().as_ref().map_or(0, Dispatcher::moves);
+            self.dispatcher = None;
         } else {
             self.agents[node - 1] = None;
+            if let Some(dispatcher) = &mut self.dispatcher {
+                dispatcher.link_down(node);
+            }
         }
     }
 

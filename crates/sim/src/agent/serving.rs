@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::AsyncWrite;
 use watari_connection::{Connection, End, Responding};
 use watari_http1::{Limits, Server};
 use watari_values::{ConnectionId, NodeName};
-use watari_wire::{OPENED_LEN_MAX, TAIL_LEN_MAX};
+use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
 
 use super::ending::Ending;
 use super::source::Departure;
-use super::{About, Owned, Site, Step};
+use super::{About, Owned, Site, Step, tls_info};
 use crate::file::{FileBody, Files};
 use crate::tls::LegStream;
 
@@ -24,7 +25,12 @@ pub(crate) struct Serving {
     target: Option<NodeName>,
     /// The position at which the response is held for that.
     held_at: Option<u64>,
+    /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
+    announces: Duration,
 }
+
+/// The time between two announcements.
+const ANNOUNCE: Duration = Duration::from_secs(1);
 
 enum State {
     Http(Box<Connection<LegStream, Files>>),
@@ -37,7 +43,7 @@ impl Serving {
     pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
         let files = Files { network: site.network.clone(), node: site.node };
         let http = Connection::new(stream, Server::new(Limits::default()), files);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None }
+        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None, announces: Duration::ZERO }
     }
 
     /// Serves on within a response.
@@ -50,11 +56,15 @@ impl Serving {
     ) -> Self {
         let files = Files { network: site.network.clone(), node: site.node };
         let http = Connection::resume(stream, http, files, responding);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None }
+        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None, announces: Duration::ZERO }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {
         self.about.id
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.announces
     }
 
     pub(crate) fn leave(&mut self, target: NodeName) {
@@ -63,10 +73,11 @@ impl Serving {
 
     /// Continues as far as possible.
     pub(super) fn step(mut self: Box<Self>, cx: &mut Context<'_>) -> Step {
+        self.announce();
         let before = self.stream().tls.connection().tx_sequence();
         let ended = self.poll(cx);
         let sealed = before..self.stream().tls.connection().tx_sequence();
-        self.site.ledger.seal(self.site.node, self.about.id.number, sealed);
+        self.site.ledger.seal(self.site.node, self.about.id, sealed);
         match ended {
             Poll::Ready(End::Complete) => self.end(),
             Poll::Ready(End::Held) => self.depart(),
@@ -76,6 +87,15 @@ impl Serving {
             }
             Poll::Pending if self.target.is_some() => self.prepare_to_depart(),
             Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
+        }
+    }
+
+    fn announce(&mut self) {
+        let now = self.site.network.now();
+        if now >= self.announces {
+            self.announces = now + ANNOUNCE;
+            let established = Established { connection: self.about.id, tls: tls_info() };
+            self.site.send_to_dispatcher(AgentToDispatcher::Established(established));
         }
     }
 
@@ -104,13 +124,20 @@ impl Serving {
         match state {
             State::Http(http) => {
                 let state = State::Closing(Box::new(http.into_parts().stream));
-                Step::GoesOn(Owned::Serving(Box::new(Self { site, about, state, target: None, held_at: None })))
+                Step::GoesOn(Owned::Serving(Box::new(Self {
+                    site,
+                    about,
+                    state,
+                    target: None,
+                    held_at: None,
+                    announces: Duration::ZERO,
+                })))
             }
             State::Closing(stream) => {
                 let parts = stream.tls.into_parts();
                 // Otherwise the leg has failed.
                 if parts.unsent.is_empty() {
-                    Step::GoesOn(Owned::Ending(Box::new(Ending::new(site, about, parts.io, parts.sent))))
+                    Step::GoesOn(Owned::Ending(Box::new(Ending::new(site, about, parts))))
                 } else {
                     Step::Gone
                 }

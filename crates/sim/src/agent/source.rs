@@ -7,11 +7,11 @@ use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_http1::{Limits, Server};
 use watari_record::Fenced;
 use watari_stream::{Parts, TlsStream};
-use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, TlsInfo};
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes};
 use watari_wire::{AgentToDispatcher, Cancel, Propose, REST_LEN_MAX, Rest, Ship};
 
 use super::serving::Serving;
-use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node};
+use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node, tls_info};
 use crate::file::FileBody;
 use crate::message::{Message, Shipped};
 use crate::sabotage::Sabotage;
@@ -35,6 +35,8 @@ pub(crate) struct Departure {
     responding: Option<Responding<FileBody>>,
     digest: [u8; 32],
     read_to: Option<u64>,
+    /// The end of the client's stream on the leg, if the dispatcher keeps the leg.
+    leg_kept: Option<u64>,
     outcome: Option<Outcome>,
     retry: Duration,
     expires: Duration,
@@ -42,7 +44,7 @@ pub(crate) struct Departure {
 
 enum Outcome {
     Thawed,
-    Destroyed,
+    Destroyed { moved: bool },
 }
 
 impl Departure {
@@ -68,6 +70,7 @@ impl Departure {
             responding,
             digest: [0; 32],
             read_to: None,
+            leg_kept: None,
             outcome: None,
             retry: now + RETRY,
             expires: now + FENCE,
@@ -92,6 +95,11 @@ impl Departure {
         self.about.tenure
     }
 
+    /// The dispatcher keeps the leg.
+    pub(crate) fn leg_kept(&mut self, rx_offset: u64) {
+        self.leg_kept = Some(rx_offset);
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.retry.min(self.expires)
     }
@@ -102,7 +110,8 @@ impl Departure {
         }
         match (self.site.sabotage, &event) {
             (Some(Sabotage::SourceThawsAfterCommit), SourceEvent::Committed(_))
-            | (Some(Sabotage::SourceThawsByTimeout), SourceEvent::Retry) => {
+            | (Some(Sabotage::SourceThawsByTimeout), SourceEvent::Retry)
+            | (Some(Sabotage::SourceIgnoresEpochs), SourceEvent::Aborted(..)) => {
                 self.outcome = Some(Outcome::Thawed);
                 return;
             }
@@ -129,6 +138,7 @@ impl Departure {
             SourceAction::Rest { target, epoch, from_offset, to_offset } => {
                 let range = (from_offset - self.unopened_offset) as usize..(to_offset - self.unopened_offset) as usize;
                 let bytes = self.unopened[range].to_vec();
+                self.site.network.count(|figures| figures.frozen += 1);
                 self.site.send(node(&target), &Message::Rest(Rest { connection, epoch, from_offset, bytes }));
             }
             SourceAction::Cancel { epoch, reason } => self.cancel(epoch, reason),
@@ -138,7 +148,7 @@ impl Departure {
                 if !moved {
                     self.leg.reset_on_close();
                 }
-                self.outcome = Some(Outcome::Destroyed);
+                self.outcome = Some(Outcome::Destroyed { moved });
             }
         }
     }
@@ -146,16 +156,15 @@ impl Departure {
     fn ship(&mut self, target: &NodeName, epoch: Epoch, rx_offset: u64) {
         let mut http = Vec::new();
         self.http.export(&mut http);
-        let address = ([192, 0, 2, 1], 443).into();
         let ship = Ship {
             connection: self.about.id,
             epoch,
             dispatcher: name(DISPATCHER),
             state: SecretBytes::new(self.fenced.state().to_vec()),
-            tls: TlsInfo { version: 0x0304, suite: 0x1301, alpn: Vec::new(), server_name: None, resumed: false },
+            tls: tls_info(),
             client_certificate: None,
-            client: address,
-            server: address,
+            client: self.about.client,
+            server: self.about.client,
             handshake_node: name(self.site.node),
             moves: 0,
             opened: SecretBytes::new(self.opened.clone()),
@@ -165,6 +174,11 @@ impl Departure {
             tail_offset: self.sent,
         };
         self.digest = ship.digest();
+        self.site.network.count(|figures| {
+            figures.within_responses += u64::from(self.responding.is_some());
+            figures.with_tail += u64::from(!self.unsent.is_empty());
+            figures.with_rest += u64::from(!self.unopened.is_empty());
+        });
         let rest =
             self.responding.as_ref().and_then(|responding| Some((responding.resume.clone()?, responding.position)));
         self.site.send(node(target), &Message::Ship(Box::new(Shipped { ship, http, rest })));
@@ -194,7 +208,11 @@ impl Departure {
         match self.outcome {
             None => Step::Waits(Owned::Fenced(self)),
             Some(Outcome::Thawed) => Step::GoesOn(Owned::Serving(Box::new(self.stay()))),
-            Some(Outcome::Destroyed) => Step::Gone,
+            // No byte of this connection is on its way.
+            Some(Outcome::Destroyed { moved: true }) if self.leg_kept == Some(self.rx_offset()) => {
+                Step::LegFree(self.leg)
+            }
+            Some(Outcome::Destroyed { .. }) => Step::Gone,
         }
     }
 

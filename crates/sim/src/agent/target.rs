@@ -56,7 +56,7 @@ impl Arrival {
         let mut arrival = Self {
             target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, &mut actions),
             connection,
-            about: About { id: ship.connection, tenure: ship.epoch, last: ship.epoch },
+            about: About { id: ship.connection, client: ship.client, tenure: ship.epoch, last: ship.epoch },
             opened: ship.opened.as_slice().to_vec(),
             unopened: ship.rest.as_slice().to_vec(),
             tail: ship.tail.clone(),
@@ -105,7 +105,8 @@ impl Arrival {
         let mut actions = Vec::new();
         self.target.handle(&TargetEvent::Rest { epoch, from_offset, len }, &mut actions);
         if actions.contains(&TargetAction::Keep) {
-            self.unopened.extend_from_slice(&rest.bytes);
+            let is_lost = self.site.sabotage == Some(Sabotage::RestLost);
+            self.unopened.extend(rest.bytes.iter().map(|byte| if is_lost { 0 } else { *byte }));
             self.rx_offset += len;
         }
         self.carry_out(&actions);
@@ -169,6 +170,6 @@ fn seal_early(site: &Site, id: ConnectionId, mut connection: Connection, state: 
     let before = connection.tx_sequence();
     let mut sealed = Vec::new();
     connection.seal(&[IoSlice::new(b"early")], usize::MAX, &mut sealed).ok()?;
-    site.ledger.seal(site.node, id.number, before..connection.tx_sequence());
+    site.ledger.seal(site.node, id, before..connection.tx_sequence());
     Connection::import(state).ok()
 }
