@@ -60,6 +60,8 @@ pub(crate) struct About {
     pub(crate) tenure: Epoch,
     /// The last epoch used.
     pub(crate) last: Epoch,
+    /// How often this end has changed its key.
+    pub(crate) key: u64,
 }
 
 /// A connection that this agent owns.
@@ -269,7 +271,7 @@ impl Agent {
                 let connection = established(u64::from(preface.client.port()), Side::Server);
                 let parts =
                     Parts { unopened: surplus.to_vec(), received: surplus.len() as u64, ..Parts::new(leg, connection) };
-                let about = About { id, client: preface.client, tenure: Epoch(0), last: Epoch(0) };
+                let about = About { id, client: preface.client, tenure: Epoch(0), last: Epoch(0), key: 0 };
                 let stream = LegStream::new(TlsStream::from_parts(parts));
                 let mut serving = Serving::new(self.site.clone(), about, stream);
                 if let Some(target) = bulk.clone().filter(|target| *target != name(self.site.node)) {

@@ -20,6 +20,10 @@ pub(crate) struct Habits {
     pub(crate) requests: Vec<Ask>,
     /// The client sends each request without waiting for the response before it.
     pub(crate) pipelines: bool,
+    /// The client ends its stream behind the last request, and reads on.
+    pub(crate) half_closes: bool,
+    /// The client changes its keys after each response, and asks the agent for new ones.
+    pub(crate) updates_keys: bool,
     /// The most bytes of one read, and the pause after it.
     pub(crate) reads: (usize, Duration),
     /// The client reads nothing for this long, once, after so many bytes of content.
@@ -58,8 +62,10 @@ pub(crate) struct Client {
     /// The requests that were begun.
     begun: usize,
     state: State,
-    /// Requests that are sent, and not flushed.
+    /// Requests that are not sent.
     unsent: Vec<u8>,
+    /// The client has sent `close_notify` and FIN.
+    has_ended: bool,
     read_again: Duration,
     content: u64,
     fate: Option<Fate>,
@@ -69,7 +75,7 @@ enum State {
     Pausing(Duration),
     Head(Vec<u8>),
     Body(u64),
-    /// All is read. The client has ended its stream.
+    /// All is read. The client ends its stream.
     Done,
 }
 
@@ -87,6 +93,7 @@ impl Client {
             begun: 0,
             state,
             unsent: Vec::new(),
+            has_ended: false,
             read_again: Duration::ZERO,
             content: 0,
             fate: None,
@@ -148,7 +155,14 @@ impl Client {
             let Poll::Ready(Ok(taken)) = Pin::new(&mut *tls).poll_write(&mut cx, &self.unsent) else { break };
             self.unsent.drain(..taken);
         }
-        let _ = Pin::new(&mut *tls).poll_flush(&mut cx);
+        let is_last = self.begun == self.habits.requests.len() && self.unsent.is_empty();
+        let ends = matches!(self.state, State::Done) || (self.habits.half_closes && is_last);
+        if !ends {
+            let _ = Pin::new(&mut *tls).poll_flush(&mut cx);
+        } else if !self.has_ended && Pin::new(&mut *tls).poll_shutdown(&mut cx).is_ready() {
+            tls.io().shut_down();
+            self.has_ended = true;
+        }
     }
 
     fn read(&mut self) -> bool {
@@ -235,17 +249,16 @@ impl Client {
     fn on_response(&mut self) {
         self.network.note(|| format!("client {} has response {}", self.number, self.current));
         self.current += 1;
+        if let Some(tls) = self.tls.as_mut().filter(|_| self.habits.updates_keys && !self.has_ended) {
+            // Fails once the client has sent `close_notify`.
+            let _ = tls.update_keys(true);
+        }
         if self.current < self.habits.requests.len() {
             let pause = State::Pausing(self.network.now() + self.habits.pause);
             self.state = if self.habits.pipelines { State::Head(Vec::new()) } else { pause };
             return;
         }
         self.state = State::Done;
-        if let Some(tls) = &mut self.tls {
-            // A `close_notify` is short, so the socket takes it, or the agent sees a FIN without one.
-            let _ = Pin::new(&mut *tls).poll_shutdown(&mut Context::from_waker(Waker::noop()));
-            tls.io().shut_down();
-        }
     }
 
     /// `close_notify` has come.

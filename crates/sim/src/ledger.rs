@@ -9,12 +9,14 @@ use watari_values::ConnectionId;
 
 use crate::network::{Network, NodeId};
 
-/// The records of the streams to clients, by connection and sequence number. The keys of a connection do not change, so
-/// a sequence number is a nonce.
+/// A connection, the number of its key, and the sequence number of a record.
+type Nonce = (ConnectionId, u64, u64);
+
+/// The records of the streams to clients, by connection, key and sequence number.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     network: Network,
-    sealers: Rc<RefCell<BTreeMap<(ConnectionId, u64), NodeId>>>,
+    sealers: Rc<RefCell<BTreeMap<Nonce, NodeId>>>,
 }
 
 impl Ledger {
@@ -22,12 +24,14 @@ impl Ledger {
         Self { network, sealers: Rc::default() }
     }
 
-    /// `node` has sealed these records.
-    pub(crate) fn seal(&self, node: NodeId, id: ConnectionId, sequences: Range<u64>) {
+    /// `node` has sealed these records under the key of this number.
+    pub(crate) fn seal(&self, node: NodeId, id: ConnectionId, key: u64, sequences: Range<u64>) {
         self.network.count(|figures| figures.records += sequences.end - sequences.start);
         for sequence in sequences {
-            if let Some(first) = self.sealers.borrow_mut().insert((id, sequence), node) {
-                self.network.violation(format!("record {sequence} of {id} was sealed twice, at {first} and at {node}"));
+            if let Some(first) = self.sealers.borrow_mut().insert((id, key, sequence), node) {
+                self.network.violation(format!(
+                    "record {sequence} of {id} under key {key} was sealed twice, at {first} and at {node}"
+                ));
             }
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Shipped {
     /// The state of HTTP (`watari_http1::Server::export`), and the rest of a response in progress.
     pub(crate) http: Vec<u8>,
     pub(crate) rest: Option<(Resume, u64)>,
+    /// For the check of nonces: how often the agents have changed their key.
+    pub(crate) key: u64,
 }
 
 impl fmt::Display for Message {

@@ -93,7 +93,15 @@ fn habits(random: &mut Random) -> Habits {
     let reads =
         if is_slow { (random.within(500..8000) as usize, random.millis(1..10)) } else { (16_384, Duration::ZERO) };
     let stall = random.one_in(2).then(|| (random.below(500_000), random.millis(1..5000)));
-    Habits { requests, pipelines: random.one_in(3), reads, stall, pause: random.millis(0..300) }
+    Habits {
+        requests,
+        pipelines: random.one_in(3),
+        half_closes: random.one_in(4),
+        updates_keys: random.one_in(4),
+        reads,
+        stall,
+        pause: random.millis(0..300),
+    }
 }
 
 fn ask(random: &mut Random) -> Ask {

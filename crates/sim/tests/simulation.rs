@@ -8,10 +8,10 @@ use std::env;
 use watari_sim::{Figures, Outcome, Sabotage, run, run_traced};
 
 /// The seeds of each test run: some seconds.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 250;
 
 /// Each broken variant is found within so many seeds.
-const SABOTAGE_SEEDS: u64 = 60;
+const SABOTAGE_SEEDS: u64 = 200;
 
 fn check(seed: u64) -> Figures {
     let Outcome { violations, figures, .. } = run(seed, None);
@@ -67,7 +67,7 @@ fn the_invariants_hold() {
     let Figures { moves, aborted, within_responses, with_tail, with_rest, frozen, undelivered, .. } = figures;
     let Figures { legs_reused, complete, cut, vanished, .. } = figures;
     let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
-    assert!(frequent.iter().all(|count| *count > SEEDS), "{figures:?}");
+    assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
     assert!([with_rest, cut, vanished].iter().all(|count| *count > SEEDS / 20), "{figures:?}");
 }
 

@@ -76,8 +76,7 @@ impl Serving {
         self.announce();
         let before = self.stream().tls.connection().tx_sequence();
         let ended = self.poll(cx);
-        let sealed = before..self.stream().tls.connection().tx_sequence();
-        self.site.ledger.seal(self.site.node, self.about.id, sealed);
+        self.note_sealed(before);
         match ended {
             Poll::Ready(End::Complete) => self.end(),
             Poll::Ready(End::Held) => self.depart(),
@@ -88,6 +87,15 @@ impl Serving {
             Poll::Pending if self.target.is_some() => self.prepare_to_depart(),
             Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
         }
+    }
+
+    /// Records what was sealed since the sequence number was `before`. It counts from 0 under a new key.
+    fn note_sealed(&mut self, before: u64) {
+        let after = self.stream().tls.connection().tx_sequence();
+        let is_new_key = after < before;
+        self.about.key += u64::from(is_new_key);
+        let sealed = if is_new_key { 0..after } else { before..after };
+        self.site.ledger.seal(self.site.node, self.about.id, self.about.key, sealed);
     }
 
     fn announce(&mut self) {

@@ -181,7 +181,7 @@ impl Departure {
         });
         let rest =
             self.responding.as_ref().and_then(|responding| Some((responding.resume.clone()?, responding.position)));
-        self.site.send(node(target), &Message::Ship(Box::new(Shipped { ship, http, rest })));
+        self.site.send(node(target), &Message::Ship(Box::new(Shipped { ship, http, rest, key: self.about.key })));
     }
 
     fn cancel(&self, epoch: Epoch, reason: AbortReason) {

@@ -41,7 +41,7 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// Holds a shipped connection, or refuses it.
     pub(super) fn hold(site: &Site, shipped: &Shipped) -> Option<Self> {
-        let Shipped { ship, http, rest } = shipped;
+        let Shipped { ship, http, rest, key } = shipped;
         let responding = rest.as_ref().map(|(resume, position)| responding(site, resume, *position));
         let connection = Connection::import(ship.state.as_slice()).ok();
         let (Some(mut connection), None | Some(Some(_))) = (connection, &responding) else {
@@ -50,13 +50,13 @@ impl Arrival {
             return None;
         };
         if site.sabotage == Some(Sabotage::TargetSealsWhenHeld) {
-            connection = seal_early(site, ship.connection, connection, ship.state.as_slice())?;
+            connection = seal_early(site, (ship.connection, *key), connection, ship.state.as_slice())?;
         }
         let mut actions = Vec::new();
         let mut arrival = Self {
             target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, &mut actions),
             connection,
-            about: About { id: ship.connection, client: ship.client, tenure: ship.epoch, last: ship.epoch },
+            about: About { id: ship.connection, client: ship.client, tenure: ship.epoch, last: ship.epoch, key: *key },
             opened: ship.opened.as_slice().to_vec(),
             unopened: ship.rest.as_slice().to_vec(),
             tail: ship.tail.clone(),
@@ -166,10 +166,15 @@ fn responding(site: &Site, resume: &watari_connection::Resume, position: u64) ->
 }
 
 /// The broken target: seals a piece before the decision.
-fn seal_early(site: &Site, id: ConnectionId, mut connection: Connection, state: &[u8]) -> Option<Connection> {
+fn seal_early(
+    site: &Site,
+    (id, key): (ConnectionId, u64),
+    mut connection: Connection,
+    state: &[u8],
+) -> Option<Connection> {
     let before = connection.tx_sequence();
     let mut sealed = Vec::new();
     connection.seal(&[IoSlice::new(b"early")], usize::MAX, &mut sealed).ok()?;
-    site.ledger.seal(site.node, id, before..connection.tx_sequence());
+    site.ledger.seal(site.node, id, key, before..connection.tx_sequence());
     Connection::import(state).ok()
 }
