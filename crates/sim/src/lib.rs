@@ -19,7 +19,8 @@
 //! 1. No two records of a client are sealed with one nonce (`ledger`).
 //! 2. Each client gets exactly the bytes of its files. A stream that is cut does not end cleanly.
 //! 3. If no node crashes and no client leaves, every client gets everything: a move that does not commit does no harm.
-//! 4. Every connection ends, and the bytes that wait for a client are bounded.
+//! 4. If also nothing is lost or late, every attempt is decided in time, however slow the client is.
+//! 5. Every connection ends, and the bytes that wait for a client are bounded.
 //!
 //! The same seed gives the same run, event for event. [`Sabotage`] breaks one rule, and the run has to notice.
 

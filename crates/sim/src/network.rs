@@ -79,6 +79,8 @@ pub(crate) struct Links {
     pub(crate) repeated: u64,
     /// The longest delay, in milliseconds. Different delays reorder messages.
     pub(crate) delay_ms_max: u64,
+    /// Messages arrive in order, no node stalls, and no link is cut: every attempt is decided in time.
+    pub(crate) are_calm: bool,
 }
 
 /// The network, shared by all nodes and sockets of a run.
@@ -95,6 +97,8 @@ struct State {
     tcp: BTreeMap<EndId, End>,
     connections: u64,
     partitions: BTreeMap<(NodeId, NodeId), Duration>,
+    /// The arrival of the last message from one node at another.
+    arrivals: BTreeMap<(NodeId, NodeId), Duration>,
     down: BTreeSet<NodeId>,
     violations: Vec<String>,
     trace: Trace,
@@ -146,6 +150,7 @@ impl Network {
             tcp: BTreeMap::new(),
             connections: 0,
             partitions: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             down: BTreeSet::new(),
             violations: Vec::new(),
             trace: Trace { digest: 0, lines: traced.then(Vec::new) },
@@ -234,6 +239,10 @@ impl Network {
 
     pub(crate) fn is_down(&self, node: NodeId) -> bool {
         self.0.borrow().down.contains(&node)
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.0.borrow().links.are_calm
     }
 
     pub(crate) fn partition(&self, a: NodeId, b: NodeId, until: Duration) {
@@ -385,17 +394,19 @@ impl State {
     /// When the copies of a message arrive.
     fn copies(&mut self, from: NodeId, to: NodeId) -> Vec<Duration> {
         let is_cut = self.partitions.get(&(from.min(to), from.max(to))).is_some_and(|until| *until > self.now);
-        let Links { lost, repeated, delay_ms_max } = self.links;
+        let Links { lost, repeated, delay_ms_max, are_calm } = self.links;
         if is_cut || (lost > 0 && self.random.one_in(lost)) {
             return Vec::new();
         }
         let copies = if repeated > 0 && self.random.one_in(repeated) { 2 } else { 1 };
-        let slow = |random: &mut Random| if random.one_in(4) { delay_ms_max } else { 1 };
-        (0..copies)
-            .map(|_| {
-                let max = slow(&mut self.random);
-                self.now + self.random.millis(0..max)
-            })
-            .collect()
+        let mut arrivals = Vec::new();
+        for _ in 0..copies {
+            let max = if self.random.one_in(4) { delay_ms_max } else { 1 };
+            let last = self.arrivals.entry((from, to)).or_default();
+            let at = self.now + self.random.millis(0..max);
+            *last = if are_calm { at.max(*last) } else { at };
+            arrivals.push(*last);
+        }
+        arrivals
     }
 }

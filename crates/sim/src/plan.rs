@@ -24,9 +24,11 @@ impl Plan {
         let is_harmless = random.one_in(2);
         let agents = random.within(2..5) as usize;
         let clients: Vec<_> = (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random))).collect();
+        let are_calm = is_harmless && random.one_in(2);
         let links = Links {
-            lost: [0, 3, 10][random.below(3) as usize],
-            repeated: [0, 3, 10][random.below(3) as usize],
+            are_calm,
+            lost: if are_calm { 0 } else { [0, 3, 10][random.below(3) as usize] },
+            repeated: if are_calm { 0 } else { [0, 3, 10][random.below(3) as usize] },
             delay_ms_max: random.within(1..300),
         };
         let mut plan = Self { agents, clients, links, disturbances: Vec::new(), is_harmless };
@@ -38,7 +40,9 @@ impl Plan {
         plan.links.delay_ms_max = if is_busy { 3 } else { plan.links.delay_ms_max };
         let moves = (0..moves).map(|_| (random.millis(0..end_ms), Disturbance::Move));
         plan.disturbances.extend(moves);
-        plan.add_pauses(random, end_ms);
+        if !are_calm {
+            plan.add_pauses(random, end_ms);
+        }
         if !is_harmless {
             plan.add_faults(random, end_ms);
         }

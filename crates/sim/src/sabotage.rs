@@ -19,6 +19,8 @@ pub enum Sabotage {
     TargetSealsWhenHeld,
     /// The dispatcher ends the stream to the client cleanly when the owner's leg ends.
     LegEndIsCleanEnd,
+    /// The dispatcher reads the source's bytes only as fast as the client takes them.
+    MoveWaitsForClient,
     /// The dispatcher drops at a commit what waits for the client.
     UndeliveredDropped,
     /// The dispatcher drops at a commit what waits for the owner.
@@ -26,7 +28,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -35,6 +37,7 @@ impl Sabotage {
         Self::TailNotSent,
         Self::TargetSealsWhenHeld,
         Self::LegEndIsCleanEnd,
+        Self::MoveWaitsForClient,
         Self::UndeliveredDropped,
         Self::ClientBytesDropped,
     ];

@@ -11,7 +11,7 @@ use watari_sim::{Figures, Outcome, Sabotage, run, run_traced};
 const SEEDS: u64 = 250;
 
 /// Each broken variant is found within so many seeds.
-const SABOTAGE_SEEDS: u64 = 200;
+const SABOTAGE_SEEDS: u64 = 400;
 
 fn check(seed: u64) -> Figures {
     let Outcome { violations, figures, .. } = run(seed, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use watari_handoff::ResetCause;
 use watari_relay::{Action, ClientRead, Context, Input, LegRead, Relay, Start, Timeouts, UNDELIVERED_LEN_MAX};
-use watari_values::{ConnectionId, Epoch, NodeName};
+use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, Decided, DispatcherToAgent, LegKept};
 
@@ -177,7 +177,10 @@ impl Relayed {
                 Ok(written) => Some(Input::WrittenToClient(written)),
                 Err(Reset) => Some(Input::ClientReset),
             },
-            Operation::ReadLeg => self.read_leg(wanted.leg_read?),
+            Operation::ReadLeg => {
+                let waits = self.sabotage == Some(Sabotage::MoveWaitsForClient);
+                self.read_leg(wanted.leg_read.filter(|how| !waits || *how == LegRead::Pass)?)
+            }
             Operation::WriteLeg if wanted.leg_write => self.write_leg(),
             Operation::CheckPrepared => {
                 let _ended_or_misbehaves = self.prepared.as_ref()?.read(1)?;
@@ -293,6 +296,9 @@ impl Relayed {
             }
             Action::Abort { source, target, epoch, reason } => {
                 self.network.count(|figures| figures.aborted += 1);
+                if reason == AbortReason::Timeout && self.network.is_calm() {
+                    self.network.violation(format!("a move of {connection} was not decided in time"));
+                }
                 self.connecting = None;
                 self.prepared = None;
                 for agent in [source, target] {
