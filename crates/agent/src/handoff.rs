@@ -6,4 +6,4 @@ pub(crate) mod registry;
 pub(crate) mod source;
 pub(crate) mod target;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

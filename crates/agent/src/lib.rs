@@ -54,21 +54,22 @@ use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
 use watari_proxy::Proxy;
 use watari_sys::Unidentified;
-use watari_values::{ConnectionStatus, NodeName, Role};
-use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message};
+use watari_values::{AbortReason, ConnectionStatus, NodeName, Role};
+use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, ShipInResponse};
 
 use crate::accept::leg_keys::LegKeys;
 use crate::accept::legs::Legs;
 use crate::connection::driver::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::connection::http::Http;
+use crate::connection::preparations::{Continuation, Preparations};
 use crate::connection::requests::Requests;
 use crate::connection::serve::Serving;
 use crate::connection::stalls::{LOOKS_PER_TIMEOUT, Transfers};
 use crate::handoff::ending::Endings;
 use crate::handoff::registry::Registry;
 use crate::handoff::source::{Departures, DispatcherMessage};
-use crate::handoff::target::Arrivals;
+use crate::handoff::target::{Arrivals, InResponse};
 use crate::node::metrics::Metrics;
 use crate::node::peers::Peers;
 use crate::node::slots::Slots;
@@ -122,7 +123,9 @@ struct AgentShared {
     registry: Arc<Registry>,
     departures: Arc<Departures>,
     endings: Arc<Endings>,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<Arrivals<Continuation>>,
+    requests: Arc<Requests>,
+    preparations: Arc<Preparations>,
     peers: Peers,
     reloaded: Notify,
 }
@@ -260,18 +263,24 @@ impl AgentShared {
         let registry = Arc::new(Registry::new(peers.clone()));
         let departures = Departures::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone());
         let arrivals = Arrivals::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone(), slots.clone());
+        let (request_slots, transfers) = (Slots::new(limits.requests_max), Arc::<Transfers>::default());
+        let requests =
+            Arc::new(Requests::new(settings.clone(), metrics.clone(), request_slots.clone(), transfers.clone()));
+        let preparations = Preparations::new(peers.clone(), settings.clone(), metrics.clone(), requests.clone());
         Ok(Self {
             keys: Arc::new(LegKeys::new(peers.clone(), settings.clone())),
             sessions,
             slots,
-            request_slots: Slots::new(limits.requests_max),
+            request_slots,
             idle_leg_slots: Slots::new(limits.idle_legs_max),
-            transfers: Arc::default(),
+            transfers,
             unidentified: Unidentified::new(limits.unidentified()),
             registry,
             departures: Arc::new(departures),
             endings: Arc::new(Endings::new(peers.clone(), settings.clone())),
             arrivals: Arc::new(arrivals),
+            requests,
+            preparations: Arc::new(preparations),
             settings,
             metrics,
             peers,
@@ -282,9 +291,7 @@ impl AgentShared {
     /// The part that accepts legs and drives connections.
     fn legs(&self) -> Legs {
         let (peers, settings, metrics) = (self.peers.clone(), self.settings.clone(), self.metrics.clone());
-        let (slots, transfers) = (self.request_slots.clone(), self.transfers.clone());
-        let requests = Arc::new(Requests::new(settings.clone(), metrics.clone(), slots, transfers));
-        let http = Http { peers: peers.clone(), settings: settings.clone(), requests };
+        let http = Http { peers: peers.clone(), settings: settings.clone(), requests: self.requests.clone() };
         let handshakes = Handshakes::new(peers.clone(), settings.clone(), metrics.clone(), self.sessions.clone());
         let connections = Connections {
             peers: peers.clone(),
@@ -344,9 +351,25 @@ impl AgentShared {
         }
     }
 
+    fn on_ship_in_response(&self, from: &NodeName, shipped: &ShipInResponse) {
+        match self.preparations.take(from, shipped) {
+            Ok(response) => {
+                let within = InResponse { digest: shipped.digest(), len: response.len(), response };
+                self.arrivals.on_ship(&shipped.ship, Some(within));
+            }
+            Err(cause) => {
+                tracing::warn!(connection = %shipped.ship.connection, source = %from, %cause, "shipped response refused");
+                self.arrivals.refuse(&shipped.ship, AbortReason::BadState);
+            }
+        }
+    }
+
     fn on_agent_message(&self, from: &NodeName, message: &AgentToAgent) {
         match message {
-            AgentToAgent::Ship(ship) => self.arrivals.on_ship(ship),
+            AgentToAgent::Ship(ship) => self.arrivals.on_ship(ship, None),
+            AgentToAgent::Prepare(prepare) => self.preparations.on_prepare(from, prepare),
+            AgentToAgent::Prepared(prepared) => self.registry.on_prepared(from, prepared.clone()),
+            AgentToAgent::ShipInResponse(shipped) => self.on_ship_in_response(from, shipped),
             AgentToAgent::Rest(rest) => self.arrivals.on_rest(rest),
             AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(from, seeds),
             AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(from, *seed),
@@ -365,7 +388,10 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let mut transfers = interval(limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
-            _ = holds.tick() => shared.arrivals.expire(),
+            _ = holds.tick() => {
+                shared.arrivals.expire();
+                shared.preparations.expire();
+            }
             _ = keys.tick() => shared.keys.rotate(),
             _ = transfers.tick() => {
                 shared.metrics.transfers_stalled.inc_by(shared.transfers.look() as u64);

@@ -28,6 +28,15 @@ pub(crate) struct Clients {
     tls: TlsOptions,
     /// Source addresses, in turn, for loads that would use up the ports of one address. `None`: the system chooses.
     sources: Option<Sources>,
+    http: Http,
+}
+
+/// The version of HTTP that clients offer.
+#[derive(Clone, Copy)]
+enum Http {
+    One,
+    /// One request at a time on each connection, as with [`Http::One`].
+    Two,
 }
 
 impl Clients {
@@ -39,13 +48,18 @@ impl Clients {
     /// Clients that offer only the suite `offered`, and resume all connections but their first.
     pub(crate) fn returning(site: &Site, offered: CipherSuite) -> Result<Self, Failure> {
         let tls = TlsOptions { resume: Resume::Reuse, ..offer::options(site, offered)? };
-        Ok(Self { tls, sources: None })
+        Ok(Self { tls, sources: None, http: Http::One })
+    }
+
+    /// Clients of HTTP/2.
+    pub(crate) fn of_http2(site: &Site) -> Result<Self, Failure> {
+        Ok(Self { http: Http::Two, ..Self::new(site)? })
     }
 
     /// Clients that use each of `sources` in turn.
     pub(crate) fn coming_from(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
         let tls = offer::options(site, CipherSuite::TLS_AES_128_GCM_SHA256)?;
-        Ok(Self { tls, sources: Sources::of(sources) })
+        Ok(Self { tls, sources: Sources::of(sources), http: Http::One })
     }
 
     /// Sends `work` to `service`. Returns an error unless all of the work succeeds.
@@ -77,12 +91,17 @@ impl Clients {
     }
 
     fn plan(&self, service: SocketAddr, work: &Work) -> Result<Plan, Failure> {
+        let requests_per_connection = work.requests_per_connection;
+        let protocol = match self.http {
+            Http::One => Protocol::Http1 { requests_per_connection, pipeline: 1 },
+            Http::Two => Protocol::Http2 { streams: 1, requests_per_connection },
+        };
         Ok(Plan {
             work: plan::Work::from(work.requests_to(service)?),
             sources: self.sources.clone(),
             pace: work.pace.clone(),
             stop: Stop { requests: Some(work.requests), after: None },
-            protocol: Protocol::Http1 { requests_per_connection: work.requests_per_connection, pipeline: 1 },
+            protocol,
             tls: self.tls.clone(),
             timeouts: Timeouts { connect: WAIT_MAX, response: WAIT_MAX },
             // One for each processor, so that servers do not wait for clients.

@@ -16,7 +16,7 @@ use watari_record::CipherSuite;
 
 use crate::failure::{Failure, tls};
 use crate::offer;
-use crate::site::{Key, SMALL, Site};
+use crate::site::{Item, Key, SMALL, Site};
 
 /// Opens connections, each with a full handshake.
 pub(crate) struct Opener {
@@ -77,6 +77,31 @@ impl Connection {
     ) -> Result<(), Failure> {
         let done = self.ask(path).and_then(|()| self.receive_all(len, piece));
         done.map_err(|error| wrong(self.service, &error))
+    }
+
+    /// Requests `item`, and reads the head of the response.
+    pub(crate) fn begin(&mut self, item: Item) -> Result<(), Failure> {
+        let begun = self.ask(item.path).and_then(|()| self.read_head(item.len));
+        begun.map_err(|error| wrong(self.service, &error))
+    }
+
+    /// The next piece of a response that has begun.
+    pub(crate) fn piece(&mut self) -> io::Result<Vec<u8>> {
+        let mut piece = vec![0; PIECE_LEN];
+        let read = self.read(&mut piece)?;
+        piece.truncate(read);
+        Ok(piece)
+    }
+
+    /// Reads byte by byte, so that no content is taken.
+    fn read_head(&mut self, len: u64) -> io::Result<()> {
+        let mut head = Vec::new();
+        while head_len(&head).is_none() {
+            let mut byte = [0];
+            self.read(&mut byte)?;
+            head.extend_from_slice(&byte);
+        }
+        if content_len(&head) == Some(len) { Ok(()) } else { Err(io::Error::other(String::from_utf8_lossy(&head))) }
     }
 
     fn receive_all(&mut self, len: u64, mut piece: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -165,6 +190,8 @@ fn content_len(head: &[u8]) -> Option<u64> {
 const RESPONSE_LEN_MAX: usize = 4 * 1024;
 /// Bytes of a download that are read at once. The head of its response is shorter.
 const PIECE_LEN_MAX: usize = 64 * 1024;
+/// Bytes of a piece of a download that is read slowly.
+const PIECE_LEN: usize = 16 * 1024;
 /// Timeout of a read. Only a defect reaches it.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 

@@ -2,6 +2,7 @@
 //! connections that are lost.
 //!
 //! * Watari's agent gets SIGTERM, and moves its connections to two other agents.
+//!   Another row has running downloads on further connections.
 //! * `HAProxy` and nginx are replaced as their manuals say, by a new process for the same address. The old process
 //!   closes idle connections, and their clients have to connect again.
 
@@ -18,12 +19,21 @@ use crate::failure::Failure;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
-use crate::site::Site;
+use crate::site::{LARGE, Site};
 
 /// Target: the longest drain, in seconds.
-const DRAIN_TARGET: f64 = 5.0;
+const DRAIN_TARGET: f64 = 2.0;
 /// Target: the 99th percentile of the time to first byte of requests during the drain, in seconds.
-const PAUSE_TARGET: f64 = 0.1;
+const PAUSE_TARGET: f64 = 0.002_5;
+
+/// Target: the most memory of an idle connection in an agent, in bytes.
+const AGENT_MEMORY_TARGET: f64 = 8.0 * 1024.0;
+
+/// Running downloads, and the longest drain with them, in seconds.
+const DOWNLOADS: usize = 500;
+const DRAIN_WITH_DOWNLOADS_TARGET: f64 = 3.0;
+/// Bytes that a client reads of a download after the drain: more than all buffers on the way hold.
+const READ_AFTER: u64 = 2 << 20;
 
 /// Number of client addresses. One address may not have so many connections, and would always select the same agent.
 const ADDRESSES: u8 = 64;
@@ -35,6 +45,8 @@ const PACE: Duration = Duration::from_millis(5);
 /// The longest time in which the old process may end. A process that takes longer counts as if it took this time.
 const END_MAX: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(5);
+/// Time between two pieces that a thread reads of its downloads.
+const DOWNLOAD_PACE: Duration = Duration::from_millis(1);
 
 /// The server that is replaced.
 #[derive(Clone, Copy)]
@@ -81,6 +93,50 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
             report.add(Row::limited(what.clone(), unit, of(&outcomes[0]), name, of(peer), limit));
         }
     }
+    with_downloads(site, &clients, &opener, scale, &outcomes[0], report)
+}
+
+/// Drains an agent that sends downloads. The other servers have no such drain: they cut downloads, or wait for them.
+fn with_downloads(
+    site: &Site,
+    clients: &Clients,
+    opener: &Opener,
+    scale: &Scale,
+    without: &[Vec<f64>],
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let (idle, downloads) = (scale.idle, DOWNLOADS.min(scale.idle));
+    eprintln!("drains with downloads ..");
+    let outcomes = interleaved(scale.rounds, &[()], |()| {
+        let watari = Watari::emptying(site, clients)?;
+        let (mut connections, _) = connect(opener, &watari.server, idle)?;
+        let mut running = (0..downloads)
+            .map(|_| Download::begin(opener.open(watari.server.service)?))
+            .collect::<Result<Vec<_>, _>>()?;
+        watari.open_others()?;
+        let over = AtomicBool::new(false);
+        let (outcome, cut) = scope(|scope| {
+            let part = running.len().div_ceil(THREADS);
+            let readers: Vec<_> =
+                running.chunks_mut(part).map(|part| scope.spawn(|| Download::read_all(part, &over))).collect();
+            let outcome = during(&mut connections, Vec::new(), || watari.end_first_agent());
+            over.store(true, Ordering::Relaxed);
+            let cut: usize = readers.into_iter().map(|reader| reader.join().expect("a client does not panic")).sum();
+            (outcome, cut)
+        });
+        let outcome = outcome?;
+        Ok(vec![outcome.took.as_secs_f64(), (outcome.lost + cut) as f64])
+    })?;
+    let what = format!("drain of {idle} idle connections and {downloads} downloads");
+    let rows = [
+        ("time until the old process ends", Unit::Seconds, DRAIN_WITH_DOWNLOADS_TARGET),
+        ("connections lost", Unit::Count, 0.0),
+    ];
+    for (at, (figure, unit, limit)) in rows.into_iter().enumerate() {
+        let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
+        let what = format!("{what}: {figure}");
+        report.add(Row::limited(what, unit, of(&outcomes[0]), "the same without downloads", of(without), limit));
+    }
     Ok(())
 }
 
@@ -88,10 +144,14 @@ fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
     let [watari, haproxy, nginx] = outcomes else { unreachable!("a result for each candidate") };
     let of = |rounds: &[Vec<f64>], process: usize| Samples::of(rounds, |figures| figures[FIGURES + process]);
     // The other agents have no connections yet.
-    for (what, process) in [("dispatcher", 0), ("agent", 1)] {
+    for (what, process, limit) in [("dispatcher", 0, None), ("agent", 1, Some(AGENT_MEMORY_TARGET))] {
         for (peer, name) in [(haproxy, "HAProxy"), (nginx, "nginx")] {
             let what = format!("memory of an idle connection: {what}");
-            report.add(Row::against(what, Unit::Bytes, of(watari, process), name, of(peer, 0), None));
+            let (ours, theirs) = (of(watari, process), of(peer, 0));
+            report.add(match limit {
+                Some(limit) => Row::limited(what, Unit::Bytes, ours, name, theirs, limit),
+                None => Row::against(what, Unit::Bytes, ours, name, theirs, None),
+            });
         }
     }
 }
@@ -160,6 +220,50 @@ fn during(
     let pauses = used.iter().flat_map(|used| used.pauses.iter().copied()).collect();
     let lost = used.iter().map(Use::lost).sum();
     Ok(Outcome { memory, took: took?, pauses, lost })
+}
+
+/// A download of the large file that its client reads slowly.
+struct Download {
+    connection: Connection,
+    at: u64,
+    is_cut: bool,
+}
+
+impl Download {
+    fn begin(mut connection: Connection) -> Result<Self, Failure> {
+        connection.begin(LARGE)?;
+        Ok(Self { connection, at: 0, is_cut: false })
+    }
+
+    /// Reads a piece of one download after the other until the server is replaced, and then some more of each. Returns
+    /// how many were cut.
+    fn read_all(downloads: &mut [Self], over: &AtomicBool) -> usize {
+        let content = LARGE.content();
+        let mut next = (0..downloads.len()).cycle();
+        while let Some(at) = next.next().filter(|_| !over.load(Ordering::Relaxed)) {
+            downloads[at].read(&content);
+            sleep(DOWNLOAD_PACE);
+        }
+        for download in downloads.iter_mut() {
+            let end = (download.at + READ_AFTER).min(LARGE.len);
+            while download.at < end && !download.is_cut {
+                download.read(&content);
+            }
+        }
+        downloads.iter().filter(|download| download.is_cut).count()
+    }
+
+    /// Reads one piece, and compares it.
+    fn read(&mut self, content: &[u8]) {
+        let from = usize::try_from(self.at).unwrap_or(content.len());
+        if self.is_cut || from == content.len() {
+            return;
+        }
+        match self.connection.piece() {
+            Ok(piece) if content[from..].starts_with(&piece) => self.at += piece.len() as u64,
+            _ => self.is_cut = true,
+        }
+    }
 }
 
 /// The connections that one thread uses.

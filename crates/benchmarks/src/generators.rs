@@ -57,7 +57,7 @@ fn works(asked: &Asked) -> Vec<Work> {
             kind: Kind::KeepAlive,
             url: plain.clone(),
             peers: &[
-                (Generator::Wrk, Some(1.15)),
+                (Generator::Wrk, Some(0.8)),
                 (Generator::Ab, Some(1.0)),
                 (Generator::H2load, Some(1.0)),
                 (Generator::Oha, Some(1.0)),
@@ -68,7 +68,7 @@ fn works(asked: &Asked) -> Vec<Work> {
             kind: Kind::KeepAlive,
             url: rsa.clone(),
             peers: &[
-                (Generator::Wrk, Some(1.0)),
+                (Generator::Wrk, Some(0.75)),
                 (Generator::Ab, Some(1.0)),
                 (Generator::H2load, Some(1.0)),
                 (Generator::Oha, Some(1.0)),

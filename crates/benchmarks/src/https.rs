@@ -4,7 +4,9 @@
 //! of a relay is that of its own process. The server behind it is measured alone.
 
 use crate::Scale;
+use crate::agents::{self, Peer};
 use crate::clients::Clients;
+use crate::congestion::Bbr;
 use crate::failure::Failure;
 use crate::load;
 use crate::measure::{Samples, interleaved};
@@ -40,7 +42,7 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         Work {
             what: "GiB of files",
             unit: Unit::SecondsPerGib,
-            agent_target: 0.6,
+            agent_target: 0.45,
             relay_targets: [Some(0.55), Some(0.9), None],
             cost: &|server| load::download(&clients, server, scale.bulk_bytes),
         },
@@ -54,19 +56,44 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         Work {
             what: "connection, P-256",
             unit: Unit::Microseconds,
-            agent_target: 0.85,
+            agent_target: 0.55,
             relay_targets: [Some(0.9), None, None],
             cost: &|server| load::visit(&clients, server, Key::P256, scale.connections),
         },
         Work {
             what: "keep-alive request",
             unit: Unit::Microseconds,
-            agent_target: 1.3,
+            agent_target: 0.8,
             relay_targets: [None; 3],
             cost: &|server| load::request(&clients, server, scale.requests),
         },
     ];
-    works.iter().try_for_each(|work| compare(work, &servers, scale.rounds, report))
+    works.iter().try_for_each(|work| compare(work, &servers, scale.rounds, report))?;
+    let over_http2 = Clients::of_http2(site)?;
+    let peer = |target| [Peer { name: "nginx", server: &nginx, target: Some(target) }];
+    let of_http2 = [
+        agents::Work {
+            what: "GiB of files over HTTP/2",
+            unit: Unit::SecondsPerGib,
+            peers: &peer(0.6),
+            cost: &|server| load::download(&over_http2, server, scale.bulk_bytes),
+        },
+        agents::Work {
+            what: "keep-alive request over HTTP/2",
+            unit: Unit::Microseconds,
+            peers: &peer(0.9),
+            cost: &|server| load::request(&over_http2, server, scale.requests),
+        },
+    ];
+    of_http2.iter().try_for_each(|work| work.compare(&watari, scale.rounds, report))?;
+    let under_bbr = agents::Work {
+        what: "GiB of files, system with bbr",
+        unit: Unit::SecondsPerGib,
+        peers: &peer(0.45),
+        cost: &|server| load::download(&clients, server, scale.bulk_bytes),
+    };
+    let _bbr = Bbr::begin()?;
+    under_bbr.compare(&watari, scale.rounds, report)
 }
 
 fn compare(work: &Work<'_>, servers: &[&Server; 5], rounds: usize, report: &mut Report) -> Result<(), Failure> {

@@ -6,6 +6,7 @@
 //! proxy   load --> server(s) --> one nginx, interleaved --> CPU -- an agent | nginx, HAProxy
 //! handovers  one download --> an agent --> origins, near and far -- ordered to move, cut | left alone
 //! moves   load --> one cluster, two sets of client addresses -- moved | stayed
+//! in_response  a download from one cluster, and orders to move -- followed | refused
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
 //! bursts  thousands of connections that open and close --> memory -- kept | taken by the connections
 //! sessions  connections that resume -- an agent | nginx; sharing modes; lookups among more and more sessions
@@ -21,8 +22,10 @@
 // The converted numbers, amounts of work and their times, are far below 2^52.
 #![allow(clippy::cast_precision_loss)]
 
+mod agents;
 mod bursts;
 mod clients;
+mod congestion;
 mod connection;
 mod cpu;
 mod drains;
@@ -30,6 +33,7 @@ mod failure;
 mod generators;
 mod handovers;
 mod https;
+mod in_response;
 mod load;
 mod machine;
 mod measure;
@@ -87,6 +91,8 @@ enum Part {
     Handovers,
     /// Moves right after the handshake
     Moves,
+    /// Moves in the middle of a response
+    InResponse,
     /// Servers with many idle connections that are replaced
     Drains,
     /// Connections that come and leave again
@@ -181,6 +187,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Moves) {
         moves::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::InResponse) {
+        in_response::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Drains) {
         drains::measure(&site, &scale, &mut report)?;

@@ -5,7 +5,9 @@
 //! 2008), through a proxy and directly.
 
 use crate::Scale;
+use crate::agents::{Peer, Work};
 use crate::clients::Clients;
+use crate::congestion::Bbr;
 use crate::failure::Failure;
 use crate::load;
 use crate::measure::{Samples, interleaved};
@@ -13,60 +15,65 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::{Server, Watari, haproxy_proxy, nginx_as_origin, nginx_proxy};
 use crate::site::{EMPTY, Item, Key, Site};
 
-/// In the order of [`Work::targets`].
-const PEERS: [&str; 2] = ["nginx", "HAProxy"];
-
-/// A kind of work, with its targets: the largest ratio of our CPU time to that of each peer.
-struct Work<'a> {
-    what: &'static str,
-    unit: Unit,
-    targets: [Option<f64>; 2],
-    cost: &'a dyn Fn(&Server) -> Result<Vec<f64>, Failure>,
-}
-
 /// Measures every kind of work with every proxy.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
     let (direct, origin) = nginx_as_origin(site, &clients)?;
     let watari =
         Watari::forwarding(site, &clients, format!("[agent.proxy]\norigins = [\"http://{origin}\"]\n"))?.server;
-    let peers = [nginx_proxy(site, &clients, origin)?, haproxy_proxy(site, &clients, origin)?];
-    let [nginx, haproxy] = &peers;
+    let [nginx, haproxy] = [nginx_proxy(site, &clients, origin)?, haproxy_proxy(site, &clients, origin)?];
+    let over_http2 = Clients::of_http2(site)?;
+    let peers = |of_nginx, of_haproxy| {
+        let nginx = Peer { name: "nginx", server: &nginx, target: Some(of_nginx) };
+        [nginx, Peer { name: "HAProxy", server: &haproxy, target: of_haproxy }]
+    };
+    let only_nginx = |target| [Peer { name: "nginx", server: &nginx, target: Some(target) }];
+    let download = |clients: &Clients, server: &Server| load::download(clients, server, scale.bulk_bytes);
     let works = [
         Work {
-            what: "GiB forwarded: agent",
+            what: "GiB forwarded",
             unit: Unit::SecondsPerGib,
-            targets: [Some(0.6); 2],
-            cost: &|server| load::download(&clients, server, scale.bulk_bytes),
+            peers: &peers(0.45, Some(0.6)),
+            cost: &|server| download(&clients, server),
         },
         Work {
-            what: "connection, P-256, forwarded: agent",
+            what: "connection, P-256, forwarded",
             unit: Unit::Microseconds,
-            targets: [Some(0.95), None],
+            peers: &peers(0.95, None),
             cost: &|server| load::visit(&clients, server, Key::P256, scale.connections),
         },
         Work {
-            what: "keep-alive request forwarded: agent",
+            what: "keep-alive request forwarded",
             unit: Unit::Microseconds,
-            targets: [Some(1.3), None],
+            peers: &peers(1.0, Some(0.9)),
             cost: &|server| load::request(&clients, server, scale.requests),
         },
+        Work {
+            what: "GiB forwarded over HTTP/2",
+            unit: Unit::SecondsPerGib,
+            peers: &only_nginx(0.6),
+            cost: &|server| download(&over_http2, server),
+        },
+        Work {
+            what: "keep-alive request forwarded over HTTP/2",
+            unit: Unit::Microseconds,
+            peers: &only_nginx(0.9),
+            cost: &|server| load::request(&over_http2, server, scale.requests),
+        },
     ];
-    works.iter().try_for_each(|work| compare(work, &[&watari, nginx, haproxy], scale.rounds, report))?;
+    works.iter().try_for_each(|work| work.compare(&watari, scale.rounds, report))?;
+    let under_bbr = Work {
+        what: "GiB forwarded, system with bbr",
+        unit: Unit::SecondsPerGib,
+        peers: &peers(0.45, None),
+        cost: &|server| download(&clients, server),
+    };
+    {
+        let _bbr = Bbr::begin()?;
+        under_bbr.compare(&watari, scale.rounds, report)?;
+    }
     let items = EMPTY.into_iter().filter(|item| item.len <= scale.bulk_bytes * 2);
     items.into_iter().try_for_each(|item| wait(&clients, item, [&watari, &direct], scale.rounds, report))
-}
-
-fn compare(work: &Work<'_>, servers: &[&Server; 3], rounds: usize, report: &mut Report) -> Result<(), Failure> {
-    eprintln!("{} ..", work.what);
-    let costs = interleaved(rounds, servers, |server| (work.cost)(server))?;
-    let [watari, peers @ ..] = &costs[..] else { unreachable!("a result for each server") };
-    for ((peer, name), target) in peers.iter().zip(PEERS).zip(work.targets) {
-        let agent = Samples::of(watari, |costs| costs[1]);
-        let theirs = Samples::of(peer, |costs| costs[0]);
-        report.add(Row::against(work.what.to_owned(), work.unit, agent, name, theirs, target));
-    }
-    Ok(())
 }
 
 /// Measures the time in which one client gets a file.

@@ -234,6 +234,8 @@ Files and relays:
 * *agent* and *dispatcher* each name the figure of that process alone, while both work together.
 * *agent + dispatcher* is the sum of the two. Its peer is the sum of nginx alone and `HAProxy` in front of nginx.
 * The relays in front of nginx carry the same TLS bytes as the dispatcher.
+* *over HTTP/2*: clients have one request at a time on each connection, as over HTTP/1.1.
+* *system with bbr*: the servers that use the system's congestion control get BBR. Watari sets cubic for itself.
 
 Forwarding:
 
@@ -257,6 +259,9 @@ Moves:
 * The *pause* is the time from the request to the first byte of the response. Connections come one after the other, or
   *at a rate*: they begin on schedule, however long the earlier ones take.
 * Medians and percentiles are those of a round. A figure is their median over the rounds.
+* A *move in mid-response* comes while one client downloads a file of 1 GiB: after each 512 KiB for its CPU time, every
+  50 ms for its *longest pause*, which is the longest time without a byte between two orders. A download without moves
+  gets the same number of orders, and the dispatcher refuses them.
 
 Memory, bursts and drains:
 
@@ -267,6 +272,8 @@ Memory, bursts and drains:
 * A *drain* signals a server to end while others replace it: two agents for an agent, a new process for `HAProxy` and
   nginx. Four connections at a time are in use, with a request every 5 ms. All others are idle. Afterwards, the clients
   send a request on every connection.
+* *N downloads*: on so many connections more, clients read a large file slowly. Each compares what it reads before,
+  during and after the drain.
 
 Sessions:
 

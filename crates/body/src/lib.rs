@@ -1,5 +1,8 @@
 //! The type of HTTP bodies that all parts of an agent share: a directory and the proxy make them, the agent sends them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_LENGTH;
@@ -14,6 +17,22 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The reason that a body could not be completed.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whether the rest of a response continues at another agent. An extension of a response whose source needs to know why
+/// its body is dropped before the end.
+#[derive(Debug, Clone, Default)]
+pub struct Departure(Arc<AtomicBool>);
+
+impl Departure {
+    /// Records that the rest continues elsewhere. The body is dropped next.
+    pub fn departs(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_departed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// An empty body. Allocates nothing.
 pub fn empty() -> Body {

@@ -4,13 +4,14 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response};
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use watari_http1::{ContentSize, Misuse, Next, Refused, Server};
 
 use crate::content::{Content, Incomplete, Source};
+use crate::interim::Interim;
 use crate::outgoing::Outgoing;
 use crate::resume::Resume;
 
@@ -20,9 +21,8 @@ const UNWANTED_LEN_MAX: usize = 64 * 1024;
 /// The longest last response that is not flushed, in bytes: it is written together with the end of the stream.
 const UNFLUSHED_LEN_MAX: usize = 16 * 1024;
 
-/// A response of at most this many bytes does not continue elsewhere: when it has to move, the rest of it moves as
-/// bytes.
-const RESUME_LEN_MIN: u64 = 256 * 1024;
+/// A rest of a response of at most this many bytes moves as bytes. A longer one has to be provided by the other site.
+pub const REST_LEN_MAX: u64 = 256 * 1024;
 
 /// A stream of plaintext to and from a client.
 pub trait Plaintext: AsyncBufRead + AsyncWrite + Unpin {
@@ -36,8 +36,8 @@ pub trait Service {
     type Body: Body<Data = Bytes, Error: std::fmt::Display> + Unpin;
     type Answering: Future<Output = Response<Self::Body>> + Unpin;
 
-    /// Answers a request. The connection has one request at a time.
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering;
+    /// Answers a request. The connection has one request at a time. Informational responses may precede the answer.
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering;
 
     /// The response to a request that the connection refuses. It is the last one if `refused` requires that.
     fn refuse(&mut self, refused: &Refused) -> Response<Self::Body>;
@@ -55,8 +55,33 @@ pub enum End {
     Tunnel,
     /// A response was cut short, or may have been.
     Cut(Broken),
-    /// The response is flushed up to the position of [`Connection::hold_at`].
+}
+
+/// How fast a response's body is read. It holds for the request in progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// As the client takes it.
+    #[default]
+    Client,
+    /// A rest of at most [`REST_LEN_MAX`] bytes is read at once, so that the connection can depart although its client
+    /// takes nothing.
+    Ahead,
+    /// Not at all: the position of the response stays.
     Held,
+}
+
+/// What the connection needs to continue elsewhere, if it is taken apart now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Departure {
+    /// Its parts: it is idle, or the rest of its response has been read.
+    Parts,
+    /// Its parts, and this rest of its response.
+    Rest(Resume),
+    /// It cannot continue elsewhere before the response has ended: the response has not begun, or it is of unknown
+    /// length, or another site cannot provide its rest.
+    Response,
+    /// It cannot continue elsewhere before the request has ended: its content is still coming.
+    Request,
 }
 
 /// Why a response was cut short.
@@ -82,6 +107,8 @@ pub struct Connection<T, S: Service> {
     source: Option<Source>,
     /// The client waits for 100 (Continue).
     expects_continue: bool,
+    /// Informational responses to the request that has no response yet.
+    interim: Interim,
     outgoing: Outgoing,
     /// Bytes written since the last flush.
     unflushed: usize,
@@ -89,8 +116,7 @@ pub struct Connection<T, S: Service> {
     has_ended: bool,
     /// No request follows the one in progress.
     is_closing: bool,
-    /// The position in the response's body at which it is held.
-    hold_at: Option<u64>,
+    pace: Pace,
     /// The number of requests so far.
     requests: u64,
     /// Method and head of the request that has no response yet.
@@ -108,10 +134,12 @@ enum Phase<S: Service> {
 /// A response of which a part is written.
 pub struct Responding<B> {
     pub body: B,
-    /// Bytes of the body that are written.
+    /// Bytes of the body that are framed, or were skipped.
     pub position: u64,
     /// Data of the body that follows `position`.
     pub pending: Bytes,
+    /// Bytes of the body from `position` on that are skipped, because the client has them already.
+    pub skip: u64,
     /// What the whole response needs to continue elsewhere, with its first byte at position 0. `None`: it cannot, or is
     /// too short for that.
     pub resume: Option<Resume>,
@@ -124,8 +152,16 @@ pub struct Parts<T, S: Service> {
     pub http: Server,
     /// Plaintext that was taken from the stream: the beginning of a head.
     pub opened: Vec<u8>,
-    /// The response in progress, if it is held.
+    /// Framed bytes of the response that the stream has not taken: at most one piece of a body.
+    pub unwritten: Vec<u8>,
+    /// The rest of the response in progress.
     pub responding: Option<Responding<S::Body>>,
+}
+
+/// A piece of a response's body.
+enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
 }
 
 /// Whether a part of the connection could do something.
@@ -153,15 +189,49 @@ impl From<Misuse> for Stop {
     }
 }
 
+impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> Responding<B> {
+    /// The next piece of the body, without the bytes to skip. `None`: the body has ended.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Piece>, Broken>> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Err(Broken::Source(error.to_string()))),
+                None => return Poll::Ready(Ok(None)),
+            };
+            let mut data = match frame.into_data() {
+                Ok(data) => data,
+                Err(frame) => return Poll::Ready(Ok(frame.into_trailers().ok().map(Piece::Trailers))),
+            };
+            let skipped = self.skip.min(data.len() as u64);
+            data.advance(usize::try_from(skipped).unwrap_or(data.len()));
+            self.skip -= skipped;
+            self.position += skipped;
+            if skipped == 0 || !data.is_empty() {
+                return Poll::Ready(Ok(Some(Piece::Data(data))));
+            }
+        }
+    }
+}
+
 impl<T: Plaintext, S: Service> Connection<T, S> {
     /// A connection between requests. `http` is new, or was imported.
     pub fn new(stream: T, http: Server, service: S) -> Self {
         Self::with_phase(stream, http, service, Phase::Idle)
     }
 
-    /// Continues a response that was held, here or elsewhere. `http` is in the same state.
-    pub fn resume(stream: T, http: Server, service: S, responding: Responding<S::Body>) -> Self {
-        Self::with_phase(stream, http, service, Phase::Responding(responding))
+    /// Continues from [`Connection::into_parts`], here or elsewhere, when [`Connection::departure`] permitted it.
+    pub fn resume(parts: Parts<T, S>) -> Self {
+        let Parts { stream, service, http, opened, unwritten, responding } = parts;
+        let phase = match responding {
+            Some(responding) => Phase::Responding(responding),
+            None if http.is_answering() => Phase::Ending,
+            None => Phase::Idle,
+        };
+        let is_closing = http.is_closing();
+        let outgoing = Outgoing::of(unwritten);
+        // The stream may have bytes that were not flushed when the connection was taken apart.
+        let unflushed = 1;
+        Self { gathered: opened, is_closing, outgoing, unflushed, ..Self::with_phase(stream, http, service, phase) }
     }
 
     fn with_phase(stream: T, http: Server, service: S, phase: Phase<S>) -> Self {
@@ -173,23 +243,60 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             gathered: Vec::new(),
             source: None,
             expects_continue: false,
+            interim: Interim::default(),
             outgoing: Outgoing::default(),
             unflushed: 0,
             has_ended: false,
             is_closing: false,
-            hold_at: None,
+            pace: Pace::default(),
             requests: 0,
             request: None,
         }
     }
 
-    /// Takes the connection apart. Loses a request or response in progress, unless the response is held.
+    /// Takes the connection apart. Loses a request whose response has not begun, or whose content is still coming.
     pub fn into_parts(self) -> Parts<T, S> {
         let responding = match self.phase {
-            Phase::Responding(responding) if self.outgoing.is_empty() => Some(responding),
-            _ => None,
+            Phase::Responding(responding) => Some(responding),
+            Phase::Idle | Phase::Answering(_) | Phase::Ending => None,
         };
-        Parts { stream: self.stream, service: self.service, http: self.http, opened: self.gathered, responding }
+        Parts {
+            stream: self.stream,
+            service: self.service,
+            http: self.http,
+            opened: self.gathered,
+            unwritten: self.outgoing.into_bytes(),
+            responding,
+        }
+    }
+
+    /// What the connection needs to continue elsewhere, if it is taken apart now.
+    pub fn departure(&self) -> Departure {
+        let is_request_complete = self.source.is_none() && !self.http.awaits_content();
+        match &self.phase {
+            Phase::Idle => Departure::Parts,
+            _ if !is_request_complete => Departure::Request,
+            Phase::Ending if !self.http.is_tunnel() => Departure::Parts,
+            Phase::Responding(responding) => {
+                let left = self.http.content_left();
+                let rest = || responding.resume.as_ref()?.rest(responding.position);
+                match (left, left.filter(|left| *left > REST_LEN_MAX).and_then(|_| rest())) {
+                    (Some(left), _) if left == responding.pending.len() as u64 => Departure::Parts,
+                    // What was skipped so far is not what a rest begins with.
+                    (Some(_), Some(rest)) if responding.skip == 0 => Departure::Rest(rest),
+                    _ => Departure::Response,
+                }
+            }
+            Phase::Answering(_) | Phase::Ending => Departure::Response,
+        }
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    pub fn service(&self) -> &S {
+        &self.service
     }
 
     pub fn stream(&self) -> &T {
@@ -224,17 +331,11 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         }
     }
 
-    /// Holds the response in progress at this position of its body, at or after the present one: [`End::Held`] follows
-    /// when it is reached, unless the response ends before. `None` lets it go on.
-    pub fn hold_at(&mut self, position: Option<u64>) {
-        self.hold_at = position;
-    }
-
-    /// Continues as far as possible. Ready when the connection has ended, or is held.
+    /// Continues as far as possible. Ready when the connection has ended.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let mut is_waiting = true;
-            for part in [Self::poll_read, Self::poll_answer, Self::poll_body, Self::poll_write] {
+            for part in [Self::poll_read, Self::poll_answer, Self::poll_rest, Self::poll_body, Self::poll_write] {
                 match part(self, cx) {
                     Poll::Pending => {}
                     Poll::Ready(Ok(())) => is_waiting = false,
@@ -315,7 +416,8 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             watari_http1::Content::Length(len) => self.content(Some(len)),
             _ => self.content(None),
         };
-        self.phase = Phase::Answering(self.service.answer(Request::from_parts(request.head, content)));
+        self.phase =
+            Phase::Answering(self.service.answer(Request::from_parts(request.head, content), &mut self.interim));
     }
 
     fn content(&mut self, len: Option<u64>) -> Content {
@@ -406,8 +508,16 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         if !self.outgoing.takes_data() {
             return Poll::Pending;
         }
-        let response = ready!(Pin::new(answering).poll(cx));
-        Poll::Ready(self.respond(response))
+        let response = Pin::new(answering).poll(cx);
+        let interim = self.interim.take(cx);
+        for (status, fields) in &interim {
+            self.http.informational(*status, fields, self.outgoing.before())?;
+        }
+        match response {
+            Poll::Ready(response) => Poll::Ready(self.respond(response)),
+            Poll::Pending if interim.is_empty() => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(())),
+        }
     }
 
     fn refuse(&mut self, refused: &Refused) -> Result<(), Stop> {
@@ -418,6 +528,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
     }
 
     fn respond(&mut self, response: Response<S::Body>) -> Result<(), Stop> {
+        self.interim = Interim::default();
         let (head, body) = response.into_parts();
         if self.is_closing || self.stream.is_close_due() {
             self.close();
@@ -431,7 +542,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         let content = self.http.start_response(&head, size, &date, self.outgoing.before())?;
         let request = self.request.take();
         let resume = match (content, request) {
-            (watari_http1::Content::Length(len), Some((method, raw))) if len > RESUME_LEN_MIN => {
+            (watari_http1::Content::Length(len), Some((method, raw))) if len > REST_LEN_MAX => {
                 Resume::of(&method, &raw, &head, len)
             }
             _ => None,
@@ -439,36 +550,41 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         self.phase = if content.is_empty() {
             Phase::Ending
         } else {
-            Phase::Responding(Responding { body, position: 0, pending: Bytes::new(), resume })
+            Phase::Responding(Responding { body, position: 0, pending: Bytes::new(), skip: 0, resume })
         };
         Ok(())
+    }
+
+    /// Reads a short rest of the body to its end, ahead of what the client takes.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Progress {
+        let (Pace::Ahead, Phase::Responding(responding)) = (self.pace, &mut self.phase) else { return Poll::Pending };
+        let Some(left) = self.http.content_left().filter(|left| *left <= REST_LEN_MAX) else { return Poll::Pending };
+        if responding.pending.len() as u64 >= left || responding.body.is_end_stream() {
+            return Poll::Pending;
+        }
+        let piece = ready!(responding.poll_piece(cx))?;
+        let Some(Piece::Data(data)) = piece else { return Poll::Ready(Err(Misuse::TooShort.into())) };
+        responding.pending = Bytes::from([responding.pending.as_ref(), &data].concat());
+        Poll::Ready(Ok(()))
     }
 
     /// Takes the next piece of the body, if there is room for it.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Progress {
         let Phase::Responding(responding) = &mut self.phase else { return Poll::Pending };
-        if !self.outgoing.takes_data() {
-            return Poll::Pending;
-        }
-        let room = self.hold_at.map(|at| at.saturating_sub(responding.position));
-        if room == Some(0) {
+        if !self.outgoing.takes_data() || self.pace == Pace::Held {
             return Poll::Pending;
         }
         if responding.pending.is_empty() {
             if responding.body.is_end_stream() {
                 return Poll::Ready(self.end_body(None));
             }
-            match ready!(Pin::new(&mut responding.body).poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => responding.pending = data,
-                    Err(frame) => return Poll::Ready(self.end_body(frame.trailers_ref())),
-                },
+            match ready!(responding.poll_piece(cx))? {
+                Some(Piece::Data(data)) => responding.pending = data,
+                Some(Piece::Trailers(trailers)) => return Poll::Ready(self.end_body(Some(&trailers))),
                 None => return Poll::Ready(self.end_body(None)),
-                Some(Err(error)) => return Poll::Ready(Err(Broken::Source(error.to_string()).into())),
             }
         }
-        let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
-        let data = responding.pending.split_to(responding.pending.len().min(room));
+        let data = std::mem::take(&mut responding.pending);
         responding.position += data.len() as u64;
         if data.is_empty() {
             return Poll::Ready(Ok(()));
@@ -480,7 +596,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         Poll::Ready(Ok(()))
     }
 
-    fn end_body(&mut self, trailers: Option<&http::HeaderMap>) -> Result<(), Stop> {
+    fn end_body(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Stop> {
         self.http.finish(trailers, self.outgoing.before())?;
         self.phase = Phase::Ending;
         Ok(())
@@ -505,9 +621,6 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         }
         match &self.phase {
             Phase::Ending => self.poll_end_request(cx),
-            Phase::Responding(responding) if self.hold_at == Some(responding.position) => {
-                Poll::Ready(Err(Stop::End(End::Held)))
-            }
             _ => Poll::Pending,
         }
     }
@@ -522,7 +635,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         if self.source.is_some() {
             return Poll::Pending;
         }
-        self.hold_at = None;
+        self.pace = Pace::Client;
         let mut left = UNWANTED_LEN_MAX;
         while self.http.awaits_content() {
             let read = match Pin::new(&mut self.stream).poll_fill_buf(cx) {

@@ -3,11 +3,11 @@
 //! ```text
 //!              a head is complete                 the response begins
 //!   Idle --------------------------> Answering ------------------------> Responding
-//!    ^  a part of a head may have come   |                                  |     |
-//!    |                                   | the request is refused           |     | held at a position,
-//!    |                                   '---------------.                  |     | for a move
-//!    |  all is flushed, and the request was read         v   the body ends  |     v
-//!    '------------------------------------------------ Ending <-------------'    Held
+//!    ^  a part of a head may have come   |                                  |
+//!    |                                   | the request is refused           |
+//!    |                                   '---------------.                  |
+//!    |  all is flushed, and the request was read         v   the body ends  |
+//!    '------------------------------------------------ Ending <-------------'
 //!                                                        |
 //!                                                        '---> End: the connection closes, or is a tunnel
 //! ```
@@ -19,15 +19,25 @@
 //! * The connection reads no further than the current request needs, so pipelined requests wait in the stream. It does
 //!   read ahead into an empty stream, to notice a client that goes away.
 //! * **State as a value:** [`Connection::into_parts`] takes a connection apart at any time. What is left besides the
-//!   stream is the state of the protocol (`watari_http1::Server`, which can be exported) and, within a response, its
-//!   body. A connection that is idle, or held within a response, can continue elsewhere.
+//!   stream is the state of the protocol (`watari_http1::Server`, which can be exported), bytes that the stream has not
+//!   taken and, within a response, the rest of its body. [`Connection::departure`] says what it needs to continue
+//!   elsewhere:
+//!
+//!   | phase | needs |
+//!   | --- | --- |
+//!   | Idle, Ending | its parts |
+//!   | Responding, the rest is at most [`REST_LEN_MAX`] bytes and has been read | its parts |
+//!   | Responding, the response can continue ([`Resume`]) | its parts, and the rest from the other site |
+//!   | any other | it stays until the response has ended, or until the request's content has come |
 //! * An idle connection holds no buffer.
 
 mod connection;
 mod content;
+mod interim;
 mod outgoing;
 mod resume;
 
-pub use connection::{Broken, Connection, End, Parts, Plaintext, Responding, Service};
+pub use connection::{Broken, Connection, Departure, End, Pace, Parts, Plaintext, REST_LEN_MAX, Responding, Service};
 pub use content::{Content, Incomplete};
+pub use interim::{Interim, InterimSender};
 pub use resume::{CannotResume, Part, Resume};

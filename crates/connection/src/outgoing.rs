@@ -17,6 +17,19 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Framed bytes, with nothing after them.
+    pub(crate) fn of(before: Vec<u8>) -> Self {
+        Self { before, ..Self::default() }
+    }
+
+    /// All framed bytes that are not written.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.before.drain(..self.written);
+        self.before.extend_from_slice(&self.data);
+        self.before.extend_from_slice(self.after);
+        self.before
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.before.is_empty() && self.data.is_empty() && self.after.is_empty()
     }
@@ -74,6 +87,7 @@ mod tests {
             let rest: Vec<u8> = outgoing.slices().iter().flat_map(|slice| slice.to_vec()).collect();
             assert_eq!(rest, b"headdata!\r\n"[first..]);
             assert_eq!(outgoing.takes_data(), first == 11);
+            outgoing = Outgoing::of(outgoing.into_bytes());
             outgoing.advance(rest.len());
             assert!(outgoing.is_empty());
         }

@@ -25,7 +25,8 @@ use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
     Aborted, AgentToAgent, AgentToDispatcher, Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held,
-    Hello, Leave, LegKey, LinkMessage, Member, Members, Message, Propose, Refused, Rest, Ship, Stays, Verdict, frame,
+    Hello, Leave, LegKey, LinkMessage, Member, Members, Message, Prepare, PrepareRefusal, Prepared, Propose, Refused,
+    ResponsePart, ResponseRest, Rest, Ship, ShipInResponse, Stays, Verdict, frame,
 };
 
 fn main() {
@@ -149,6 +150,8 @@ fn messages() -> Vec<Message> {
         tail: vec![5; 8],
         tail_offset: 900,
     };
+    let part = ResponsePart { request: secret(30), etag: b"\"v\"".to_vec(), first: 10, last: 99, complete_len: 100 };
+    let prepare = Prepare { connection, number: 1, client, server, client_certificate: None, part: Some(part) };
     vec![
         Message::from(AgentToDispatcher::LegKey(LegKey { id: 1, key: secret(32), handshakes: true })),
         Message::from(AgentToDispatcher::Established(Established { connection, tls })),
@@ -161,7 +164,14 @@ fn messages() -> Vec<Message> {
             digest,
         })),
         Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset: 700 })),
-        Message::from(AgentToAgent::Ship(Box::new(ship))),
+        Message::from(AgentToAgent::Ship(Box::new(ship.clone()))),
+        Message::from(AgentToAgent::Prepare(Box::new(prepare))),
+        Message::from(AgentToAgent::Prepared(Prepared { connection, number: 1, refused: Some(PrepareRefusal::Full) })),
+        Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(
+            ship.clone(),
+            ResponseRest::Bytes(secret(9)),
+        )))),
+        Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(ship, ResponseRest::Prepared { skip: 7 })))),
         Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset: 600, bytes: vec![6; 30] })),
         Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset: 700, tail_offset: 900, digest })),
         Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })),
@@ -175,6 +185,10 @@ fn messages() -> Vec<Message> {
         Message::from(AgentToDispatcher::Tunnel(connection)),
         Message::from(AgentToDispatcher::Draining),
     ]
+}
+
+fn in_response(ship: Ship, rest: ResponseRest) -> ShipInResponse {
+    ShipInResponse { ship, number: 1, http: vec![1; 27], unwritten: SecretBytes::new(vec![2; 5]), rest }
 }
 
 /// A member, an evicted node, and a node that was admitted again.

@@ -270,6 +270,30 @@ impl Server {
         self.is_closing = true;
     }
 
+    /// Whether no request follows the one in progress.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// Whether there is a request that has not been answered completely, or not been read completely.
+    pub fn is_answering(&self) -> bool {
+        self.sending != Sending::Idle
+    }
+
+    /// Whether the connection follows another protocol after the response in progress.
+    pub fn is_tunnel(&self) -> bool {
+        self.exchange.is_tunnel
+    }
+
+    /// The bytes of the response's content that are to come. `None`: their number is unknown, or no response has begun.
+    pub fn content_left(&self) -> Option<u64> {
+        match self.sending {
+            Sending::Content(Encoder::Length(left)) => Some(left),
+            Sending::Complete => Some(0),
+            _ => None,
+        }
+    }
+
     /// Whether there is no request, not even a part of one.
     pub fn is_idle(&self) -> bool {
         matches!((self.receiving, self.sending), (Receiving::Head(end), Sending::Idle) if !end.has_begun())

@@ -2,7 +2,8 @@
 //!
 //! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection` and `watari_stream`. The glue
 //! mirrors `crates/agent`: this file `accept/legs.rs` and `node`, `serving` `connection/http1.rs`, `source` and `target`
-//! the files of that name in `handoff`, and `ending` is `handoff/ending.rs`.
+//! the files of that name in `handoff` with `connection/site_service.rs` and `connection/preparations.rs`, and `ending`
+//! is `handoff/ending.rs`.
 
 mod ending;
 mod serving;
@@ -286,9 +287,7 @@ impl Agent {
                 match at.map(|at| self.held.remove(at)) {
                     Some(arrival) => {
                         self.site.network.note(|| format!("{} activates {id} {epoch}", self.site.node));
-                        self.owned.extend(
-                            arrival.into_serving(leg, surplus).map(|serving| Owned::Serving(Box::new(serving))),
-                        );
+                        self.owned.push(Owned::Serving(Box::new(arrival.into_serving(leg, surplus))));
                     }
                     None => self.site.network.note(|| format!("{} does not hold {id} {epoch}", self.site.node)),
                 }

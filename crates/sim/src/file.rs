@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, RANGE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use watari_connection::{Content, Service};
+use watari_connection::{Content, Interim, Service};
 use watari_http1::Refused;
 
 use crate::network::{Network, NodeId};
@@ -41,7 +41,7 @@ impl Service for Files {
     type Body = FileBody;
     type Answering = Pin<Box<dyn Future<Output = Response<FileBody>>>>;
 
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering {
+    fn answer(&mut self, request: Request<Content>, _interim: &mut Interim) -> Self::Answering {
         let files = self.clone();
         Box::pin(async move {
             if request.method() == Method::PUT {
@@ -108,7 +108,7 @@ impl Files {
         response
     }
 
-    fn body(&self, file: u64, position: u64, end: u64) -> FileBody {
+    pub(crate) fn body(&self, file: u64, position: u64, end: u64) -> FileBody {
         FileBody { network: self.network.clone(), node: self.node, file, position, end }
     }
 }

@@ -9,10 +9,10 @@
 //!   keys below `watari_stream`, `watari_connection` and `watari_http1`, the prefaces of `watari_wire` and the messages.
 //! * **Simulated**: TCP (`network`, `socket`: small buffers, delays, FIN, reset), messages of the mesh (lost, late,
 //!   repeated, in any order), clients (slow, stalled, vanishing), files whose bytes are a function of the offset.
-//! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent`. A move
-//!   within a response mirrors what `watari_connection` offers: the target makes the rest of the response before it
-//!   reports that it holds the connection.
-//! * **Left out**: TLS handshakes, changes of keys, HTTP/2, sessions, origins behind agents, legs that are used again.
+//! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent`. For a
+//!   move within a response the source asks nothing beforehand: the target makes the rest of the response, from its own
+//!   file or from the shipped bytes, before it reports that it holds the connection.
+//! * **Left out**: TLS handshakes, HTTP/2, sessions, origins behind agents, preparations of responses.
 //!
 //! [`run`] checks the invariants of the move byte for byte:
 //!

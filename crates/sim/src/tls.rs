@@ -34,14 +34,11 @@ pub(crate) fn established(client: u64, side: Side) -> Connection {
 /// The stream of a connection at its agent.
 pub(crate) struct LegStream {
     pub(crate) tls: TlsStream<Socket>,
-    /// The connection is about to leave: sealed bytes that the leg does not take need not be flushed. They travel as
-    /// the tail.
-    pub(crate) leaves: bool,
 }
 
 impl LegStream {
     pub(crate) fn new(tls: TlsStream<Socket>) -> Self {
-        Self { tls, leaves: false }
+        Self { tls }
     }
 
     fn tls(self: Pin<&mut Self>) -> Pin<&mut TlsStream<Socket>> {
@@ -89,11 +86,7 @@ impl AsyncWrite for LegStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let leaves = self.leaves;
-        match self.tls().poll_flush(cx) {
-            Poll::Pending if leaves => Poll::Ready(Ok(())),
-            flushed => flushed,
-        }
+        self.tls().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -86,6 +86,11 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             Message::from(DispatcherToAgent::Freeze(Freeze { connection, epoch, rx_offset }))
         }),
         ship().prop_map(|ship| Message::from(AgentToAgent::Ship(Box::new(ship)))),
+        ship_in_response().prop_map(|shipped| Message::from(AgentToAgent::ShipInResponse(Box::new(shipped)))),
+        prepare().prop_map(|prepare| Message::from(AgentToAgent::Prepare(Box::new(prepare)))),
+        (connection(), any::<u32>(), option::of(prepare_refusal())).prop_map(|(connection, number, refused)| {
+            Message::from(AgentToAgent::Prepared(Prepared { connection, number, refused }))
+        }),
         (attempt(), any::<u64>(), vec(any::<u8>(), 0..300)).prop_map(|((connection, epoch), from_offset, bytes)| {
             Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset, bytes }))
         }),
@@ -133,6 +138,35 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<bool>())
             .prop_map(|(request, granted)| Message::from(SessionMessage::Spent(SessionSpent { request, granted }))),
     ]
+}
+
+pub(crate) fn ship_in_response() -> impl Strategy<Value = ShipInResponse> {
+    let rest = prop_oneof![
+        secret().prop_map(ResponseRest::Bytes),
+        any::<u64>().prop_map(|skip| ResponseRest::Prepared { skip }),
+    ];
+    (ship(), any::<u32>(), vec(any::<u8>(), 0..40), secret(), rest)
+        .prop_map(|(ship, number, http, unwritten, rest)| ShipInResponse { ship, number, http, unwritten, rest })
+}
+
+fn prepare() -> impl Strategy<Value = Prepare> {
+    let part = (secret(), vec(any::<u8>(), 0..40), any::<[u64; 3]>());
+    let part = part.prop_map(|(request, etag, [first, last, complete_len])| ResponsePart {
+        request,
+        etag,
+        first,
+        last,
+        complete_len,
+    });
+    // The addresses and the certificate are those of a connection that is shipped.
+    (ship(), any::<u32>(), option::of(part)).prop_map(|(ship, number, part)| {
+        let Ship { connection, client, server, client_certificate, .. } = ship;
+        Prepare { connection, number, client, server, client_certificate, part }
+    })
+}
+
+fn prepare_refusal() -> impl Strategy<Value = PrepareRefusal> {
+    prop_oneof![Just(PrepareRefusal::Full), Just(PrepareRefusal::Response), Just(PrepareRefusal::Validator)]
 }
 
 fn kept_sessions() -> impl Strategy<Value = Vec<KeptSession>> {

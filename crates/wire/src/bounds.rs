@@ -5,7 +5,8 @@
 use watari_values::TlsInfo;
 
 use crate::message::{
-    AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Rest, SessionMessage, Ship, TicketSeed,
+    AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Prepare, ResponseRest, Rest, SessionMessage, Ship,
+    ShipInResponse, TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -22,6 +23,14 @@ pub const OPENED_LEN_MAX: usize = 128 << 10;
 pub const REST_LEN_MAX: usize = 1 << 20;
 /// Sealed bytes that a source has not written to its kernel.
 pub const TAIL_LEN_MAX: usize = 256 << 10;
+/// Bytes of the head of a request whose response another agent continues.
+pub const REQUEST_LEN_MAX: usize = 64 << 10;
+/// Bytes of a validator.
+pub const ETAG_LEN_MAX: usize = 1 << 10;
+/// Bytes of an exported state of HTTP. It takes 27.
+pub const HTTP_STATE_LEN_MAX: usize = 256;
+/// Bytes of a response that are shipped as bytes: one framed piece of its body, and a rest.
+pub const RESPONSE_BYTES_LEN_MAX: usize = 320 << 10;
 /// The exact length of the key in a [`LegKey`], in bytes.
 pub const LEG_KEY_LEN: usize = 32;
 /// Seeds of ticket keys in one message.
@@ -81,9 +90,11 @@ impl AgentToAgent {
     fn check_bounds(&self) -> Result<(), BadLength> {
         match self {
             Self::Ship(ship) => check_ship(ship),
+            Self::Prepare(prepare) => check_prepare(prepare),
+            Self::ShipInResponse(ship) => check_ship_in_response(ship),
             Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
             Self::TicketSeeds(seeds) => check_seeds(seeds),
-            Self::TicketSeedWanted(_) => Ok(()),
+            Self::Prepared(_) | Self::TicketSeedWanted(_) => Ok(()),
             Self::Session(message) => message.check_bounds(),
         }
     }
@@ -103,10 +114,31 @@ impl SessionMessage {
 fn check_ship(ship: &Ship) -> Result<(), BadLength> {
     check_tls(&ship.tls)?;
     at_most("state", ship.state.as_slice().len(), STATE_LEN_MAX)?;
-    at_most("client_certificate", ship.client_certificate.as_ref().map_or(0, Vec::len), CERTIFICATE_LEN_MAX)?;
+    check_certificate(ship.client_certificate.as_ref())?;
     at_most("opened", ship.opened.as_slice().len(), OPENED_LEN_MAX)?;
     at_most("rest", ship.rest.as_slice().len(), REST_LEN_MAX)?;
     at_most("tail", ship.tail.len(), TAIL_LEN_MAX)
+}
+
+fn check_prepare(prepare: &Prepare) -> Result<(), BadLength> {
+    check_certificate(prepare.client_certificate.as_ref())?;
+    let Some(part) = &prepare.part else { return Ok(()) };
+    at_most("request", part.request.as_slice().len(), REQUEST_LEN_MAX)?;
+    at_most("etag", part.etag.len(), ETAG_LEN_MAX)
+}
+
+fn check_ship_in_response(shipped: &ShipInResponse) -> Result<(), BadLength> {
+    check_ship(&shipped.ship)?;
+    at_most("http", shipped.http.len(), HTTP_STATE_LEN_MAX)?;
+    let rest_len = match &shipped.rest {
+        ResponseRest::Bytes(rest) => rest.as_slice().len(),
+        ResponseRest::Prepared { .. } => 0,
+    };
+    at_most("unwritten and rest", shipped.unwritten.as_slice().len() + rest_len, RESPONSE_BYTES_LEN_MAX)
+}
+
+fn check_certificate(certificate: Option<&Vec<u8>>) -> Result<(), BadLength> {
+    at_most("client_certificate", certificate.map_or(0, Vec::len), CERTIFICATE_LEN_MAX)
 }
 
 fn check_seeds(seeds: &[TicketSeed]) -> Result<(), BadLength> {

@@ -2,10 +2,11 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::message::Ship;
+use crate::message::{ResponseRest, Ship, ShipInResponse};
 
 /// Separates this use of SHA-256 from every other, and this layout from later ones.
 const DOMAIN: &[u8] = b"watari ship digest v1\0";
+const RESPONSE_DOMAIN: &[u8] = b"watari ship in response digest v1\0";
 
 impl Ship {
     /// SHA-256 of all that is shipped, except `rx_offset` and `rest`, which a [`Rest`](crate::Rest) may extend.
@@ -17,14 +18,32 @@ impl Ship {
             (self.tail_offset, self.state.as_slice().len(), self.opened.as_slice().len(), self.tail.len()),
         );
         let head = postcard::to_allocvec(&head).expect("plain data can be written to memory");
-        let mut context = Context::new(&SHA256);
-        for part in [DOMAIN, &head, self.state.as_slice(), self.opened.as_slice(), &self.tail] {
-            context.update(part);
-        }
-        let mut digest = [0; 32];
-        digest.copy_from_slice(context.finish().as_ref());
-        digest
+        digest([DOMAIN, &head, self.state.as_slice(), self.opened.as_slice(), &self.tail])
     }
+}
+
+impl ShipInResponse {
+    /// SHA-256 of all that is shipped, except what a [`Rest`](crate::Rest) may extend.
+    pub fn digest(&self) -> [u8; 32] {
+        let (rest, skip) = match &self.rest {
+            ResponseRest::Bytes(rest) => (rest.as_slice(), None),
+            ResponseRest::Prepared { skip } => (&[][..], Some(skip)),
+        };
+        let head = (self.ship.digest(), self.number, &self.http, self.unwritten.as_slice().len(), skip);
+        let head = postcard::to_allocvec(&head).expect("plain data can be written to memory");
+        digest([RESPONSE_DOMAIN, &head, self.unwritten.as_slice(), rest])
+    }
+}
+
+/// The last part has no length of its own: it ends with the input.
+fn digest<const N: usize>(parts: [&[u8]; N]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
 }
 
 #[cfg(test)]
@@ -69,6 +88,29 @@ mod tests {
             push(|ship, _| ship.tail.push(0));
             for changed in changed {
                 prop_assert_eq!(changed == ship, changed.digest() == ship.digest());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_a_response_may_change(
+            shipped in arbitrary::ship_in_response(),
+            other in arbitrary::ship_in_response(),
+        ) {
+            let changes: [fn(&mut ShipInResponse, ShipInResponse); 5] = [
+                |shipped, other| shipped.ship = other.ship,
+                |shipped, _| shipped.number ^= 1,
+                |shipped, other| shipped.http = other.http,
+                |shipped, other| shipped.unwritten = other.unwritten,
+                |shipped, other| shipped.rest = other.rest,
+            ];
+            for change in changes {
+                let mut changed = shipped.clone();
+                change(&mut changed, other.clone());
+                // A `Rest` may extend these.
+                (changed.ship.rx_offset, changed.ship.rest) = (shipped.ship.rx_offset, shipped.ship.rest.clone());
+                prop_assert_eq!(changed == shipped, changed.digest() == shipped.digest());
             }
         }
     }

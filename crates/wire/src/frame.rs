@@ -21,7 +21,8 @@ use crate::link::{Hello, LinkMessage, VERSION_MAX, VERSION_MIN};
 use crate::members::Members;
 use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
 
-/// The longest frame with its length field, in bytes. A [`Ship`](crate::Ship) with all fields at their limits fits.
+/// The longest frame with its length field, in bytes. A
+/// [`ShipInResponse`](crate::ShipInResponse) with all fields at their limits fits.
 pub const FRAME_LEN_MAX: usize = 2 << 20;
 
 const VERSIONS: RangeInclusive<u8> = VERSION_MIN..=VERSION_MAX;
@@ -154,6 +155,9 @@ fn write_to_agent<F: Flavor>(message: &DispatcherToAgent, to: F) -> F::Output {
 fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
     match message {
         AgentToAgent::Ship(body) => write(body, to),
+        AgentToAgent::Prepare(body) => write(body, to),
+        AgentToAgent::Prepared(body) => write(body, to),
+        AgentToAgent::ShipInResponse(body) => write(body, to),
         AgentToAgent::Rest(body) => write(body, to),
         AgentToAgent::TicketSeeds(body) => write(body, to),
         AgentToAgent::TicketSeedWanted(body) => write(body, to),
@@ -249,6 +253,9 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::SessionSpend => SessionMessage::Spend(exactly(number, body)?).into(),
         MessageKind::SessionSpent => SessionMessage::Spent(exactly(number, body)?).into(),
         MessageKind::Tunnel => AgentToDispatcher::Tunnel(exactly(number, body)?).into(),
+        MessageKind::Prepare => AgentToAgent::Prepare(exactly(number, body)?).into(),
+        MessageKind::Prepared => AgentToAgent::Prepared(exactly(number, body)?).into(),
+        MessageKind::ShipInResponse => AgentToAgent::ShipInResponse(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -59,11 +59,17 @@ pub enum MessageKind {
     SessionSpent = 40,
     /// [`AgentToDispatcher::Tunnel`].
     Tunnel = 41,
+    /// [`AgentToAgent::Prepare`].
+    Prepare = 42,
+    /// [`AgentToAgent::Prepared`].
+    Prepared = 43,
+    /// [`AgentToAgent::ShipInResponse`].
+    ShipInResponse = 44,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -90,6 +96,9 @@ impl MessageKind {
         Self::SessionSpend,
         Self::SessionSpent,
         Self::Tunnel,
+        Self::Prepare,
+        Self::Prepared,
+        Self::ShipInResponse,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -126,6 +135,9 @@ impl MessageKind {
             Self::SessionSpend => "session_spend",
             Self::SessionSpent => "session_spent",
             Self::Tunnel => "tunnel",
+            Self::Prepare => "prepare",
+            Self::Prepared => "prepared",
+            Self::ShipInResponse => "ship_in_response",
         }
     }
 }
@@ -175,6 +187,9 @@ impl AgentToAgent {
     fn kind(&self) -> MessageKind {
         match self {
             Self::Ship(_) => MessageKind::Ship,
+            Self::Prepare(_) => MessageKind::Prepare,
+            Self::Prepared(_) => MessageKind::Prepared,
+            Self::ShipInResponse(_) => MessageKind::ShipInResponse,
             Self::Rest(_) => MessageKind::Rest,
             Self::TicketSeeds(_) => MessageKind::TicketSeeds,
             Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,

@@ -14,7 +14,8 @@ use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use super::leg_keys::LegKeys;
 use crate::connection::driver::Connections;
-use crate::handoff::target::Arrivals;
+use crate::connection::preparations::Continuation;
+use crate::handoff::target::{Activated, Arrivals};
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
 use crate::node::slots::{Slot, Slots};
@@ -32,7 +33,7 @@ pub(crate) struct Legs {
     pub(crate) idle: Arc<Slots>,
     /// Legs that wait for their preface.
     pub(crate) unidentified: Arc<Unidentified>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) arrivals: Arc<Arrivals<Continuation>>,
     pub(crate) connections: Connections,
 }
 
@@ -92,11 +93,11 @@ impl Legs {
             }
             Kind::Commit { rx_offset, tail_offset } => {
                 let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
-                let live = self.arrivals.activate(leg, &surplus, &dispatcher, preface.connection, &committed);
+                let activated = self.arrivals.activate(leg, &surplus, &dispatcher, preface.connection, &committed);
                 // The connection has had its slot since it was shipped: a decided move cannot fail because slots are
                 // short.
-                let (live, _slot) = live?;
-                self.connections.run_live(Box::new(live), None).await
+                let Activated { live, slot: _slot, response } = activated?;
+                self.connections.run_moved(Box::new(live), response).await
             }
             // To read the preface is the answer. A check takes no slot, so it keeps no connection out.
             Kind::Check => {

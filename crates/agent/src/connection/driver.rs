@@ -19,25 +19,24 @@
 //! | handshaking | `handshake` | done, early data, failed, refused |
 //! | early data | `early_data`, below `http1` or `http2` | serving, failed |
 //! | serving | `serve`, `http1`, `http2` | parked, ended, reset |
-//! | parked | | fenced at once: the connection is between two requests |
+//! | parked | | fenced at once: the connection is between two requests, or its target has prepared its response |
 //! | fenced | `handoff::source` | stays (serving again), left with or without its leg |
 //! | ended | `handoff::ending` | the leg is free for another connection, or closed |
 
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use watari_values::NodeName;
-use watari_wire::Leave;
 use watari_wire::leg::Preface;
 
 use super::early_data::opening::EarlyConnection;
 use super::handshake::{HandshakeOutcome, Handshakes};
-use super::http::HttpStart;
+use super::http::{HttpStart, Parked};
+use super::preparations::Continuation;
 use super::serve::{Served, Serving};
 use crate::handoff::ending::Endings;
 use crate::handoff::live::Live;
-use crate::handoff::registry::Registry;
+use crate::handoff::registry::{Orders, Registry};
 use crate::handoff::source::{Departures, Outcome};
 use crate::node::peers::Peers;
 
@@ -55,8 +54,8 @@ pub(crate) struct Connections {
 enum ConnectionState {
     /// HTTP runs over it. With early data the handshake is not done yet.
     Serving(HttpStart),
-    /// Nothing runs over it. It has to move to this agent.
-    Parked(Box<Live>, NodeName),
+    /// Nothing runs over it, and it has to move.
+    Parked(Box<Parked>),
 }
 
 impl Connections {
@@ -76,13 +75,18 @@ impl Connections {
         match self.handshakes.run(leg, dispatcher, preface, surplus).await {
             HandshakeOutcome::Done(live) => {
                 live.about.announce(&self.peers);
-                self.run_live(live, bulk).await
+                let (_entry, mut orders) = self.registry.enter(&live.about, true);
+                let state = match bulk {
+                    Some(target) => ConnectionState::Parked(Box::new(Parked { live, target, within: None })),
+                    None => ConnectionState::Serving(HttpStart::Live(live)),
+                };
+                self.run(state, &mut orders).await
             }
             HandshakeOutcome::EarlyData(accepted) => {
-                let (_entry, mut leaves) = self.registry.enter(&accepted.about, false);
+                let (_entry, mut orders) = self.registry.enter(&accepted.about, false);
                 let (handshakes, registry) = (self.handshakes.clone(), self.registry.clone());
                 let early = Box::new(EarlyConnection::new(*accepted, bulk, handshakes, registry));
-                self.run(ConnectionState::Serving(HttpStart::EarlyConnection(early)), &mut leaves).await
+                self.run(ConnectionState::Serving(HttpStart::EarlyConnection(early)), &mut orders).await
             }
             HandshakeOutcome::Failed(leg, ending) => {
                 // Closes the leg even if the dispatcher would keep it: failed handshakes are rare.
@@ -93,22 +97,22 @@ impl Connections {
         }
     }
 
-    /// Drives a connection that this node owns: gives it to `target`, or serves it. Returns the leg if it is free
+    /// Drives a connection that was moved here, within `response` if there is one. Returns the leg if it is free
     /// afterwards.
-    pub(crate) async fn run_live(&self, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
-        let (_entry, mut leaves) = self.registry.enter(&live.about, true);
-        let state = match target {
-            Some(target) => ConnectionState::Parked(live, target),
-            None => ConnectionState::Serving(HttpStart::Live(live)),
+    pub(crate) async fn run_moved(&self, live: Box<Live>, response: Option<Continuation>) -> Option<TcpStream> {
+        let (_entry, mut orders) = self.registry.enter(&live.about, true);
+        let start = match response {
+            Some(response) => HttpStart::InResponse(live, Box::new(response.open())),
+            None => HttpStart::Live(live),
         };
-        self.run(state, &mut leaves).await
+        self.run(ConnectionState::Serving(start), &mut orders).await
     }
 
-    async fn run(&self, mut state: ConnectionState, leaves: &mut mpsc::Receiver<Box<Leave>>) -> Option<TcpStream> {
+    async fn run(&self, mut state: ConnectionState, orders: &mut Orders) -> Option<TcpStream> {
         loop {
             state = match state {
-                ConnectionState::Serving(start) => match self.serving.serve(start, leaves).await {
-                    Served::Parked(live, target) => ConnectionState::Parked(live, target),
+                ConnectionState::Serving(start) => match self.serving.serve(start, orders).await {
+                    Served::Parked(parked) => ConnectionState::Parked(parked),
                     Served::Ended(leg, ending) => return self.endings.announce(leg, &ending).await,
                     Served::Unfinished(leg, ending) => {
                         // The leg is closed, as after any failed handshake.
@@ -117,11 +121,29 @@ impl Connections {
                     }
                     Served::Reset => return None,
                 },
-                ConnectionState::Parked(live, target) => match self.departures.depart(live, target).await {
-                    Outcome::Stays(live) => ConnectionState::Serving(HttpStart::Live(live)),
-                    Outcome::Left(leg) => return leg,
+                ConnectionState::Parked(parked) => match self.depart(*parked).await {
+                    Ok(start) => ConnectionState::Serving(start),
+                    Err(leg) => return leg,
                 },
             };
+        }
+    }
+
+    /// Gives the connection away. If it stays, returns it in the state that it was in. Otherwise returns its leg, if that
+    /// is free.
+    async fn depart(&self, parked: Parked) -> Result<HttpStart, Option<TcpStream>> {
+        let Parked { live, target, within } = parked;
+        let shipped = within.as_ref().map(|(open, how)| open.shipped(*how));
+        match (self.departures.depart(live, target, shipped).await, within) {
+            (Outcome::Stays(live), Some((open, _))) => Ok(HttpStart::InResponse(live, open)),
+            (Outcome::Stays(live), None) => Ok(HttpStart::Live(live)),
+            (Outcome::Moved(leg), within) => {
+                if let Some((open, _)) = within {
+                    open.departs();
+                }
+                Err(leg)
+            }
+            (Outcome::Lost, _) => Err(None),
         }
     }
 }

@@ -9,7 +9,9 @@ use watari_stream::TlsStream;
 use watari_values::NodeName;
 
 use super::early_data::opening::{EarlyConnection, Unfinished};
+use super::leaving::InResponse;
 use super::requests::Requests;
+use super::site_service::OpenResponse;
 use crate::handoff::live::{About, Live};
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
@@ -29,8 +31,10 @@ pub(crate) struct Http {
 
 /// The state of a connection when HTTP begins.
 pub(crate) enum HttpStart {
-    /// The handshake is done.
+    /// The handshake is done, and no response is in progress.
     Live(Box<Live>),
+    /// An HTTP/1 connection within a response, after a move or an aborted attempt to move.
+    InResponse(Box<Live>, Box<OpenResponse>),
     /// The client has sent early data.
     EarlyConnection(Box<EarlyConnection>),
 }
@@ -39,16 +43,24 @@ pub(crate) enum HttpStart {
 pub(crate) enum HttpEnd {
     /// The connection has ended, or cannot continue.
     Ended(Box<TlsStream<TcpStream>>, Result<(), HttpError>),
-    /// The connection is between two requests, and has to move to this agent.
-    Parked(Box<Live>, NodeName),
+    /// The connection has to move.
+    Parked(Box<Parked>),
     /// The handshake failed.
     Unfinished(Box<Unfinished>),
+}
+
+/// A connection that has to move to `target`.
+pub(crate) struct Parked {
+    pub(super) live: Box<Live>,
+    pub(super) target: NodeName,
+    /// The response in progress, and how it continues at the target. `None`: the connection is between two requests.
+    pub(super) within: Option<(Box<OpenResponse>, InResponse)>,
 }
 
 impl HttpStart {
     pub(crate) fn about(&self) -> &About {
         match self {
-            Self::Live(live) => &live.about,
+            Self::Live(live) | Self::InResponse(live, _) => &live.about,
             Self::EarlyConnection(early) => early.about(),
         }
     }
@@ -56,7 +68,7 @@ impl HttpStart {
     /// The bytes received and sent before.
     pub(crate) fn counts(&self) -> (u64, u64) {
         match self {
-            Self::Live(live) => (live.parts.received, live.parts.sent),
+            Self::Live(live) | Self::InResponse(live, _) => (live.parts.received, live.parts.sent),
             Self::EarlyConnection(early) => early.counts(),
         }
     }

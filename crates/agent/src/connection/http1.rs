@@ -1,60 +1,81 @@
-//! Serves HTTP/1 over a connection, until the connection ends or is parked between two requests.
+//! Serves HTTP/1 over a connection, until the connection ends or is parked.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
-use tokio::sync::mpsc;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
-use watari_connection::{Connection, Content, End, Service};
-use watari_http1::{Refused, Server};
-use watari_proxy::Client;
+use watari_connection::{Connection, End, Parts as HttpParts, Resume};
+use watari_http1::Server;
 use watari_stream::{Parts, TlsStream};
-use watari_values::{NodeName, StayReason};
-use watari_wire::Leave;
+use watari_values::{NodeName, SecretBytes};
+use watari_wire::{AgentToAgent, Prepare, ResponsePart};
 
 use super::client_stream::ClientStream;
-use super::date;
-use super::early_data::gate::Gate;
 use super::early_data::opening::Opening;
-use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
-use super::requests::{Requests, ResponseBody};
-use super::stalls::{Stalled, Stalls};
-use super::tunnel::Agreed;
+use super::http::{Http, HttpEnd, HttpError, HttpStart, Parked, client};
+use super::leaving::{InResponse, Leaving, Situation, Step};
+use super::site_service::{OpenResponse, SiteService};
+use super::stalls::Stalled;
 use crate::handoff::live::{About, Live};
+use crate::handoff::registry::{Order, Orders};
 
-/// Serves HTTP/1 until the connection ends, or can leave as `leaves` asks.
-pub(super) async fn serve_http1(http: &Http, start: HttpStart, leaves: &mut mpsc::Receiver<Box<Leave>>) -> HttpEnd {
-    let (about, stream, opening) = match start {
-        HttpStart::Live(live) => (live.about, ClientStream::open(TlsStream::from_parts(live.parts)), None),
+/// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
+pub(super) async fn serve_http1(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
+    let limits = http.settings.limits();
+    let begin = |stream, about: &About, opening: Option<&Opening>| {
+        let gate = opening.map(Opening::gate).unwrap_or_default();
+        let service = SiteService::new(http.requests.clone(), client(about), gate);
+        Connection::new(stream, Server::new(limits.http1()), service)
+    };
+    let (about, connection, opening) = match start {
+        HttpStart::Live(live) => {
+            let Live { about, parts } = *live;
+            let connection = begin(ClientStream::open(TlsStream::from_parts(parts)), &about, None);
+            (about, connection, None)
+        }
+        HttpStart::InResponse(live, open) => {
+            let Live { about, parts } = *live;
+            let OpenResponse { service, http, unwritten, responding } = *open;
+            let stream = ClientStream::open(TlsStream::from_parts(parts));
+            let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
+            (about, Connection::resume(parts), None)
+        }
         HttpStart::EarlyConnection(early) => {
             let (about, stream, opening) = early.begin();
-            (about, ClientStream::early(stream), Some(Box::new(opening)))
+            let connection = begin(ClientStream::early(stream), &about, Some(&opening));
+            (about, connection, Some(Box::new(opening)))
         }
     };
-    let limits = http.settings.limits();
-    let service = SiteService {
-        requests: http.requests.clone(),
-        client: client(&about),
-        stalls: Arc::default(),
-        gate: opening.as_ref().map(|opening| opening.gate()).unwrap_or_default(),
-        agreed: Agreed::default(),
-    };
-    let (stalls, agreed) = (service.stalls.clone(), service.agreed.clone());
+    let (stalls, agreed) = (connection.service().stalls.clone(), connection.service().agreed.clone());
     let mut driver = Driver {
-        connection: Connection::new(stream, Server::new(limits.http1()), service),
+        connection,
         opening,
-        target: None,
+        leaving: Leaving::default(),
+        preparing: None,
         idle: IdleTimer { timeout: limits.keep_alive_timeout, since: Instant::now(), requests: None },
     };
     let stop = {
         let (mut stalled, mut idle) = (pin!(stalls.next_stall()), pin!(sleep(limits.keep_alive_timeout)));
-        poll_fn(|cx| driver.poll(http, &about, leaves, stalled.as_mut(), idle.as_mut(), cx)).await
+        poll_fn(|cx| driver.poll(http, &about, orders, stalled.as_mut(), idle.as_mut(), cx)).await
     };
-    driver.end(http, about, stop, &agreed, leaves).await
+    match stop {
+        Stop::Ended(End::Tunnel) => {
+            let mut stream = match driver.into_stream().await {
+                Ok((stream, _)) => stream,
+                Err(end) => return end,
+            };
+            let Some(tunnel) = agreed.take() else { return HttpEnd::Ended(stream, Ok(())) };
+            let result = tunnel.on_connection(&http.peers, &about, &mut stream, orders).await;
+            HttpEnd::Ended(stream, result.map_err(HttpError::from))
+        }
+        Stop::Parks(target, how) => driver.park(about, target, how).await,
+        Stop::Ended(End::Cut(broken)) => driver.end(Err(broken.into())).await,
+        Stop::Stalled => driver.end(Err(Stalled.into())).await,
+        Stop::Ended(End::Complete) | Stop::TimedOut | Stop::Unopened => driver.end(Ok(())).await,
+    }
 }
 
 /// Why a connection is no longer served as HTTP/1.
@@ -66,16 +87,17 @@ enum Stop {
     TimedOut,
     /// The client takes nothing of its response, or sends nothing of its request.
     Stalled,
-    /// The connection is between two requests, and has to move.
-    Parks(NodeName),
+    /// The connection has to move to the agent, and can do so now.
+    Parks(NodeName, Option<InResponse>),
 }
 
 struct Driver {
     connection: Connection<ClientStream, SiteService>,
     /// Drives the handshake, if it was not done at the start. Boxed, because few connections have one.
     opening: Option<Box<Opening>>,
-    /// The agent that the connection has to move to.
-    target: Option<NodeName>,
+    leaving: Leaving,
+    /// The time limit of a preparation, from its start until the connection leaves or the limit is reached.
+    preparing: Option<Pin<Box<Sleep>>>,
     idle: IdleTimer,
 }
 
@@ -84,7 +106,7 @@ impl Driver {
         &mut self,
         http: &Http,
         about: &About,
-        leaves: &mut mpsc::Receiver<Box<Leave>>,
+        orders: &mut Orders,
         stalled: Pin<&mut impl Future<Output = ()>>,
         idle: Pin<&mut Sleep>,
         cx: &mut Context<'_>,
@@ -92,17 +114,16 @@ impl Driver {
         if self.opening.as_mut().is_some_and(|opening| opening.poll(cx) == Poll::Ready(false)) {
             return Poll::Ready(Stop::Unopened);
         }
-        while let Poll::Ready(Some(leave)) = leaves.poll_recv(cx) {
-            if !self.connection.is_idle() {
-                about.report_stay(&http.peers, StayReason::InRequest);
-            }
-            if leave.target.is_none() && leave.or_end {
-                self.connection.close();
-            }
-            self.target = leave.target;
+        while let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
+            self.follow(*order);
         }
         if let Poll::Ready(end) = self.connection.poll(cx) {
             return Poll::Ready(Stop::Ended(end));
+        }
+        if self.leaving.is_wanted()
+            && let Poll::Ready(stop) = self.leave(http, about, cx)
+        {
+            return Poll::Ready(stop);
         }
         if stalled.poll(cx).is_ready() {
             return Poll::Ready(Stop::Stalled);
@@ -110,46 +131,104 @@ impl Driver {
         if !self.connection.is_idle() {
             return Poll::Pending;
         }
-        if let Some(target) = self.target.take_if(|_| self.connection.stream_mut().is_open()) {
-            return Poll::Ready(Stop::Parks(target));
-        }
         self.idle.poll(self.connection.requests(), idle, cx).map(|()| Stop::TimedOut)
     }
 
-    async fn end(
-        self,
-        http: &Http,
-        about: About,
-        stop: Stop,
-        agreed: &Agreed,
-        leaves: &mut mpsc::Receiver<Box<Leave>>,
-    ) -> HttpEnd {
-        let parts = self.connection.into_parts();
-        let (stream, early) = parts.stream.into_open();
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Leave(leave) => {
+                if leave.target.is_none() && leave.or_end {
+                    self.connection.close();
+                }
+                self.leaving.on_leave(leave.target);
+            }
+            Order::Prepared(from, prepared) => {
+                self.leaving.on_prepared(&from, prepared.number, prepared.refused.is_some());
+            }
+        }
+    }
+
+    /// Leaves if that is possible now. Otherwise does what it takes.
+    fn leave(&mut self, http: &Http, about: &About, cx: &mut Context<'_>) -> Poll<Stop> {
+        if self.preparing.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_ready()) {
+            self.preparing = None;
+            self.leaving.on_timeout();
+        }
+        // Before the handshake is done, the connection stays.
+        while self.connection.stream_mut().is_open() {
+            let situation = Situation {
+                departure: self.connection.departure(),
+                is_idle: self.connection.is_idle(),
+                request: self.connection.requests(),
+            };
+            let step = self.leaving.next(situation);
+            self.connection.set_pace(self.leaving.pace());
+            match step {
+                Step::Park(target, how) => return Poll::Ready(Stop::Parks(target, how)),
+                Step::Report(reason) => about.report_stay(&http.peers, reason),
+                Step::Prepare { target, number, part, timeout } => {
+                    let prepare = AgentToAgent::Prepare(Box::new(prepare(about, number, part)));
+                    let mut limit = Box::pin(sleep(timeout));
+                    if !http.peers.send(&target, prepare) || limit.as_mut().poll(cx).is_ready() {
+                        self.leaving.on_timeout();
+                    }
+                    self.preparing = Some(limit);
+                }
+                Step::Serve => break,
+            }
+        }
+        // With another pace, the connection may go on.
+        self.connection.poll(cx).map(Stop::Ended)
+    }
+
+    /// Returns the stream, with the plaintext that HTTP had taken in front, and the rest of the connection.
+    async fn into_stream(self) -> Result<(Box<TlsStream<TcpStream>>, OpenResponse), HttpEnd> {
+        let HttpParts { stream, service, http, opened, unwritten, responding } = self.connection.into_parts();
+        let (stream, early) = stream.into_open();
         let stream = match (stream, self.opening) {
             (Some(stream), _) => stream,
-            (None, Some(opening)) => match opening.finish().await {
-                Ok(stream) => stream,
-                Err(unfinished) => return HttpEnd::Unfinished(unfinished),
-            },
+            (None, Some(opening)) => opening.finish().await.map_err(HttpEnd::Unfinished)?,
             (None, None) => unreachable!("a stream that is not open has a driver"),
         };
-        let result: Result<(), HttpError> = match stop {
-            Stop::Parks(target) => {
-                let parts = with_opened(*stream, parts.opened, &early);
-                return HttpEnd::Parked(Box::new(Live { about, parts }), target);
-            }
-            Stop::Ended(End::Tunnel) => {
-                let Some(tunnel) = agreed.take() else { return HttpEnd::Ended(stream, Ok(())) };
-                let mut stream = Box::new(TlsStream::from_parts(with_opened(*stream, parts.opened, &early)));
-                let result = tunnel.on_connection(&http.peers, &about, &mut stream, leaves).await;
-                return HttpEnd::Ended(stream, result.map_err(HttpError::from));
-            }
-            Stop::Ended(End::Cut(broken)) => Err(broken.into()),
-            Stop::Stalled => Err(Stalled.into()),
-            Stop::Ended(End::Complete | End::Held) | Stop::TimedOut | Stop::Unopened => Ok(()),
+        let stream = if opened.is_empty() && early.is_empty() {
+            stream
+        } else {
+            Box::new(TlsStream::from_parts(with_opened(*stream, opened, &early)))
         };
-        HttpEnd::Ended(stream, result)
+        Ok((stream, OpenResponse { service, http, unwritten, responding }))
+    }
+
+    async fn end(self, result: Result<(), HttpError>) -> HttpEnd {
+        self.into_stream().await.map_or_else(|end| end, |(stream, _)| HttpEnd::Ended(stream, result))
+    }
+
+    async fn park(self, about: About, target: NodeName, how: Option<InResponse>) -> HttpEnd {
+        match self.into_stream().await {
+            Ok((stream, open)) => {
+                let live = Box::new(Live { about, parts: stream.into_parts() });
+                HttpEnd::Parked(Box::new(Parked { live, target, within: how.map(|how| (Box::new(open), how)) }))
+            }
+            Err(end) => end,
+        }
+    }
+}
+
+/// The question whether another agent can continue the response in progress.
+fn prepare(about: &About, number: u32, part: Option<Resume>) -> Prepare {
+    let part = part.map(|Resume { request, etag, part }| ResponsePart {
+        request: SecretBytes::new(request.to_vec()),
+        etag: etag.as_bytes().to_vec(),
+        first: part.first,
+        last: part.last,
+        complete_len: part.complete_len,
+    });
+    Prepare {
+        connection: about.id,
+        number,
+        client: about.client,
+        server: about.server,
+        client_certificate: about.client_certificate.clone(),
+        part,
     }
 }
 
@@ -184,37 +263,5 @@ impl IdleTimer {
             timer.as_mut().reset(deadline);
         }
         Poll::Pending
-    }
-}
-
-/// Answers requests of one connection from the site.
-struct SiteService {
-    requests: Arc<Requests>,
-    client: Arc<Client>,
-    stalls: Arc<Stalls>,
-    gate: Gate,
-    agreed: Agreed,
-}
-
-impl Service for SiteService {
-    type Body = ResponseBody;
-    type Answering = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
-
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering {
-        let (requests, client, stalls) = (self.requests.clone(), self.client.clone(), self.stalls.clone());
-        let (gate, agreed) = (self.gate.clone(), self.agreed.clone());
-        Box::pin(async move {
-            let answer = requests.answer(request, &client, &stalls, gate).await;
-            agreed.set(answer.tunnel);
-            answer.response
-        })
-    }
-
-    fn refuse(&mut self, refused: &Refused) -> Response<ResponseBody> {
-        self.requests.refuse(refused, &self.client, &self.stalls)
-    }
-
-    fn date(&self) -> HeaderValue {
-        date::now()
     }
 }

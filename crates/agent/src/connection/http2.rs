@@ -12,11 +12,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::mpsc;
 use watari_http2::{Flood, Metered};
 use watari_stream::TlsStream;
 use watari_values::StayReason;
-use watari_wire::Leave;
 
 use super::borrowed_stream::{BorrowedStream, Stream, StreamReturn, lend};
 use super::client_end::Content;
@@ -26,6 +24,7 @@ use super::requests::Answer;
 use super::stalls::{Stalled, Stalls};
 use super::streams::Streams;
 use crate::handoff::live::{About, Live};
+use crate::handoff::registry::{Order, Orders};
 
 /// Requests in progress at a time on one connection.
 const STREAMS_MAX: u32 = 64;
@@ -34,15 +33,16 @@ const STREAMS_MAX: u32 = 64;
 const SEND_BUFFER_LEN: usize = 64 * 1024;
 
 /// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
-pub(super) async fn serve_http2(http: &Http, start: HttpStart, leaves: &mut mpsc::Receiver<Box<Leave>>) -> HttpEnd {
+pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
     let streams = Arc::new(Streams::default());
     let (about, borrowed, stream_return) = lend_stream(start, &streams);
-    drive(http, &about, borrowed, stream_return, &streams, leaves).await
+    drive(http, &about, borrowed, stream_return, &streams, orders).await
 }
 
 fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStream, StreamReturn) {
     match start {
-        HttpStart::Live(live) => {
+        // No connection of HTTP/2 arrives within a response: `Preparations::take` refuses it.
+        HttpStart::Live(live) | HttpStart::InResponse(live, _) => {
             let Live { about, parts } = *live;
             let (borrowed, stream_return) = lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), streams, None);
             (about, borrowed, stream_return)
@@ -61,7 +61,7 @@ async fn drive(
     borrowed: BorrowedStream,
     mut stream_return: StreamReturn,
     streams: &Arc<Streams>,
-    leaves: &mut mpsc::Receiver<Box<Leave>>,
+    orders: &mut Orders,
 ) -> HttpEnd {
     let (close_due, gate, end) = (stream_return.close_due.clone(), stream_return.gate(), stream_return.end.clone());
     let client = client(about);
@@ -84,7 +84,7 @@ async fn drive(
     let limits = http.settings.limits();
     let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
     builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
-    if http.settings.get().site.has_tunnels() {
+    if http.settings.get().site.has_origins() {
         builder.enable_connect_protocol();
     }
     builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
@@ -119,12 +119,12 @@ async fn drive(
                         break Err(Stalled.into());
                     }
                 }
-                Some(leave) = leaves.recv() => {
+                Some(order) = orders.recv() => if let Order::Leave(leave) = *order {
                     about.report_stay(&http.peers, StayReason::Http2);
                     if leave.or_end {
                         connection.as_mut().graceful_shutdown();
                     }
-                }
+                },
             }
         }
     };

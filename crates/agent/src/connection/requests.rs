@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use watari_body::{Body, BoxError};
+use http_body_util::Empty;
+use watari_body::{Body, BoxError, Departure};
+use watari_connection::{CannotResume, Resume};
 use watari_http1::Refused;
 use watari_proxy::Client;
+use watari_wire::PrepareRefusal;
 
 use super::early_data::gate::Gate;
 use super::stalls::{Exchange, Stalls, Transfers, Watched};
@@ -62,8 +65,35 @@ impl Requests {
             (Some(origin), Some(slot)) => (Some(Box::new(self.tunnel(origin, slot))), None),
             (_, slot) => (None, slot),
         };
-        let response = response.map(|body| self.transfers.send(GuardedBody::new(body, slot), &exchange));
+        let departure = response.extensions_mut().remove();
+        let guards = ResponseGuards { _slot: slot, departure };
+        let response = response.map(|body| self.transfers.send(GuardedBody::new(body, guards), &exchange));
         Answer { response, tunnel }
+    }
+
+    /// Whether responses come from origins.
+    pub(crate) fn has_origins(&self) -> bool {
+        self.settings.get().site.has_origins()
+    }
+
+    /// Asks the site for the rest of a response that another agent has begun. Takes a request slot, as for a request.
+    pub(crate) async fn continue_response(
+        &self,
+        resume: &Resume,
+        client: &Client,
+    ) -> Result<GuardedResponse, PrepareRefusal> {
+        let request = resume.request().map_err(refusal_of)?.map(|()| Empty::<Bytes>::new());
+        let slot = self.slots.take().ok_or(PrepareRefusal::Full)?;
+        let site = self.settings.get().site.clone();
+        let mut response = site.respond(request, client).await;
+        let departure = response.extensions_mut().remove();
+        let body = resume.accept(response).map_err(refusal_of)?;
+        Ok(GuardedResponse(GuardedBody::new(body, ResponseGuards { _slot: Some(slot), departure })))
+    }
+
+    /// Watches that the client takes a response that another agent has begun.
+    pub(crate) fn attend(&self, response: GuardedResponse, stalls: &Arc<Stalls>) -> ResponseBody {
+        self.transfers.send(response.0, &Exchange::on(stalls))
     }
 
     /// The response to an HTTP/1 request that is malformed or exceeds a limit. It takes no slot.
@@ -71,7 +101,8 @@ impl Requests {
         tracing::info!(client = %client.address(), cause = %refused.fault, "request refused");
         self.metrics.requests.inc();
         let response = refusal(refused.fault.status(), format!("{}\n", refused.fault));
-        response.map(|body| self.transfers.send(GuardedBody::new(body, None), &Exchange::on(stalls)))
+        let guard = |body| GuardedBody::new(body, ResponseGuards::default());
+        response.map(|body| self.transfers.send(guard(body), &Exchange::on(stalls)))
     }
 
     /// The response, and the request slot that it takes. A refusal takes none.
@@ -109,13 +140,45 @@ impl Requests {
     }
 }
 
-/// The body of a response. It holds the request's slot until it is dropped, and is watched for a client that stalls.
-pub(crate) type ResponseBody = Watched<GuardedBody<Body, Option<Slot>>>;
+/// The body of a response, which is watched for a client that stalls.
+pub(crate) type ResponseBody = Watched<GuardedBody<Body, ResponseGuards>>;
+
+/// What the body of a response holds until it is dropped.
+#[derive(Default)]
+pub(crate) struct ResponseGuards {
+    _slot: Option<Slot>,
+    /// To record that the rest of the response continues elsewhere.
+    departure: Option<Departure>,
+}
+
+impl ResponseGuards {
+    /// The rest of the response continues at another agent.
+    pub(crate) fn departs(&self) {
+        self.departure.iter().for_each(Departure::departs);
+    }
+}
+
+/// A response that no client takes yet. It holds a request slot, if it needs one.
+pub(crate) struct GuardedResponse(GuardedBody<Body, ResponseGuards>);
+
+impl GuardedResponse {
+    /// A response whose bytes are elsewhere.
+    pub(crate) fn empty() -> Self {
+        Self(GuardedBody::new(watari_body::empty(), ResponseGuards::default()))
+    }
+}
 
 pub(crate) struct Answer {
     pub(crate) response: Response<ResponseBody>,
     /// The tunnel that follows the response. Boxed, because few responses have one.
     pub(crate) tunnel: Option<Box<Tunnel>>,
+}
+
+fn refusal_of(cause: CannotResume) -> PrepareRefusal {
+    match cause {
+        CannotResume::Request | CannotResume::Part => PrepareRefusal::Response,
+        CannotResume::Validator => PrepareRefusal::Validator,
+    }
 }
 
 fn too_many_requests() -> Response<Body> {

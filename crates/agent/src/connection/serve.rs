@@ -4,20 +4,18 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use watari_http2::Flood;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
 use watari_sys::tcp;
-use watari_values::NodeName;
-use watari_wire::Leave;
 
-use super::http::{HTTP2, Http, HttpEnd, HttpError, HttpStart};
+use super::http::{HTTP2, Http, HttpEnd, HttpError, HttpStart, Parked};
 use super::http1::serve_http1;
 use super::http2::serve_http2;
 use super::stalls::Stalled;
 use crate::handoff::ending::Ending;
-use crate::handoff::live::{About, Live};
+use crate::handoff::live::About;
+use crate::handoff::registry::Orders;
 use crate::node::metrics::{Counted, Metrics};
 use crate::settings::current::CurrentSettings;
 
@@ -30,8 +28,8 @@ pub(crate) struct Serving {
 
 /// The state of a connection after it was served.
 pub(super) enum Served {
-    /// The connection is between two requests, and has to move to this agent.
-    Parked(Box<Live>, NodeName),
+    /// The connection has to move.
+    Parked(Box<Parked>),
     /// The stream to the client is complete. Its end is to be announced.
     Ended(TcpStream, Ending),
     /// The handshake failed after early data, and the client has the alert. The end of the stream is to be announced.
@@ -45,22 +43,23 @@ impl Serving {
         Self { http, settings, metrics }
     }
 
-    /// Serves the connection until it ends, or leaves for another agent as `leaves` asks.
-    pub(super) async fn serve(&self, start: HttpStart, leaves: &mut mpsc::Receiver<Box<Leave>>) -> Served {
+    /// Serves the connection until it ends, or leaves for another agent as `orders` ask.
+    pub(super) async fn serve(&self, start: HttpStart, orders: &mut Orders) -> Served {
         let about = start.about().clone();
         let (received, sent) = start.counts();
         let spoken = {
             let _counted = Counted::one_more(&self.metrics.connections);
             if about.tls.alpn == HTTP2 {
-                Box::pin(serve_http2(&self.http, start, leaves)).await
+                Box::pin(serve_http2(&self.http, start, orders)).await
             } else {
-                serve_http1(&self.http, start, leaves).await
+                serve_http1(&self.http, start, orders).await
             }
         };
         let (parts, read_end, result) = match spoken {
-            HttpEnd::Parked(parked, target) => {
-                self.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
-                return Served::Parked(parked, target);
+            HttpEnd::Parked(parked) => {
+                let parts = &parked.live.parts;
+                self.metrics.count_bytes(parts.received - received, parts.sent - sent);
+                return Served::Parked(parked);
             }
             HttpEnd::Unfinished(unfinished) => {
                 let cause = unfinished.failure();

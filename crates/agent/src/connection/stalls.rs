@@ -94,6 +94,10 @@ impl Stalls {
     /// Waits until a transfer stalls. It returns at every check while one does.
     pub(crate) async fn next_stall(&self) {
         self.notify.notified().await;
+        // A transfer may have stalled while the connection was fenced, and gone on since.
+        while self.count() == 0 {
+            self.notify.notified().await;
+        }
     }
 
     /// The number of stalled exchanges, in one or both directions.
@@ -147,6 +151,12 @@ pub(crate) struct Watched<B> {
     body: B,
     is_request: bool,
     entry: Option<Entry>,
+}
+
+impl<B> Watched<B> {
+    pub(crate) fn body(&self) -> &B {
+        &self.body
+    }
 }
 
 /// Keeps the transfer among those that are checked until it is dropped.

@@ -71,7 +71,7 @@ impl Streams {
 impl OpenStream {
     /// Keeps the stream open until the response's body is dropped.
     pub(crate) fn keep<B>(self, body: B) -> GuardedBody<B, Option<Self>> {
-        GuardedBody { body, _kept: Some(self) }
+        GuardedBody { body, kept: Some(self) }
     }
 
     /// Records that the stream is a tunnel. It stays open until this is dropped.
@@ -96,12 +96,16 @@ impl Drop for OpenStream {
 /// A body, and a value that is dropped with it.
 pub(crate) struct GuardedBody<B, K> {
     body: B,
-    _kept: K,
+    kept: K,
 }
 
 impl<B, K> GuardedBody<B, K> {
     pub(crate) fn new(body: B, kept: K) -> Self {
-        Self { body, _kept: kept }
+        Self { body, kept }
+    }
+
+    pub(crate) fn kept(&self) -> &K {
+        &self.kept
     }
 }
 

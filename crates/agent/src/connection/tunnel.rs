@@ -12,14 +12,13 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use watari_proxy::TunnelBroken;
 use watari_stream::TlsStream;
 use watari_values::StayReason;
-use watari_wire::Leave;
 
 use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::live::About;
+use crate::handoff::registry::Orders;
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
@@ -46,14 +45,14 @@ impl Tunnel {
         peers: &Peers,
         about: &About,
         stream: &mut TlsStream<TcpStream>,
-        leaves: &mut mpsc::Receiver<Box<Leave>>,
+        orders: &mut Orders,
     ) -> Result<(), TunnelBroken> {
         let mut joined = pin!(self.join(stream));
         loop {
             about.report_stay(peers, StayReason::Tunnel);
             tokio::select! {
                 result = &mut joined => return result,
-                Some(_) = leaves.recv() => {}
+                Some(_) = orders.recv() => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName};
-use watari_wire::Leave;
+use watari_wire::{Leave, Prepared};
 
 use super::live::About;
 use crate::node::peers::Peers;
@@ -21,11 +21,23 @@ struct Known {
     /// Whether the handshake is done. Until then the connection is not reported to dispatchers.
     is_established: bool,
     /// Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
-    leaves: mpsc::Sender<Box<Leave>>,
+    orders: mpsc::Sender<Box<Order>>,
 }
 
-/// Requests to leave that may wait for one connection.
-const LEAVES_LEN: usize = 2;
+/// A message of another node about a connection that this node owns.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// The dispatcher asks the connection to leave.
+    Leave(Leave),
+    /// An agent has answered whether it can continue the response in progress.
+    Prepared(NodeName, Prepared),
+}
+
+/// The orders for one connection.
+pub(crate) type Orders = mpsc::Receiver<Box<Order>>;
+
+/// Orders that may wait for one connection.
+const ORDERS_LEN: usize = 4;
 
 /// Keeps the connection in the table until this is dropped.
 pub(crate) struct Entry<'a> {
@@ -39,10 +51,10 @@ impl Registry {
         Self { peers, entries: Mutex::default() }
     }
 
-    /// Adds a connection. The receiver yields requests to leave.
-    pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
-        let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
-        self.entries().insert(about.id, Known { about: about.clone(), is_established, leaves });
+    /// Adds a connection.
+    pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, Orders) {
+        let (orders, receiver) = mpsc::channel(ORDERS_LEN);
+        self.entries().insert(about.id, Known { about: about.clone(), is_established, orders });
         (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
     }
 
@@ -53,7 +65,7 @@ impl Registry {
             known.is_established = true;
             let leave = bulk.map(|target| Leave { connection: about.id, target: Some(target), or_end: false });
             // No other request can precede this one, so the channel has room.
-            let _ = leave.map(|leave| known.leaves.try_send(Box::new(leave)));
+            let _ = leave.map(|leave| known.orders.try_send(Box::new(Order::Leave(leave))));
         }
         about.announce(&self.peers);
     }
@@ -62,7 +74,15 @@ impl Registry {
     /// dropped. The dispatcher repeats it.
     pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
         if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.is_of(from)) {
-            let _ = known.leaves.try_send(Box::new(leave.clone()));
+            let _ = known.orders.try_send(Box::new(Order::Leave(leave.clone())));
+        }
+    }
+
+    /// Passes an agent's answer on to the connection, if it is here. If its inbox is full, the answer is dropped, and
+    /// the connection stays until it is asked to leave again.
+    pub(crate) fn on_prepared(&self, from: &NodeName, prepared: Prepared) {
+        if let Some(known) = self.entries().get(&prepared.connection) {
+            let _ = known.orders.try_send(Box::new(Order::Prepared(from.clone(), prepared)));
         }
     }
 

@@ -13,7 +13,8 @@ use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, StayReason};
 use watari_wire::{
-    AgentToAgent, AgentToDispatcher, Cancel, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest, Ship, TAIL_LEN_MAX,
+    AgentToAgent, AgentToDispatcher, Cancel, OPENED_LEN_MAX, Propose, RESPONSE_BYTES_LEN_MAX, REST_LEN_MAX,
+    ResponseRest, Rest, Ship, ShipInResponse, TAIL_LEN_MAX,
 };
 
 use super::live::{About, Live};
@@ -29,8 +30,32 @@ const INBOX_LEN: usize = 16;
 pub(crate) enum Outcome {
     /// The move did not happen. The connection stays here.
     Stays(Box<Live>),
-    /// The connection moved, or was lost. Its leg is returned if it is free for another connection.
-    Left(Option<TcpStream>),
+    /// The connection moved. Its leg is returned if it is free for another connection.
+    Moved(Option<TcpStream>),
+    /// The connection is lost. Its leg is reset.
+    Lost,
+}
+
+/// A response in progress, as the target gets it. The target has prepared to continue it.
+pub(crate) struct ShippedResponse {
+    /// The number of the preparation.
+    pub(crate) number: u32,
+    /// The exported state of HTTP.
+    pub(crate) http: Vec<u8>,
+    /// Framed bytes that are not sealed.
+    pub(crate) unwritten: SecretBytes,
+    pub(crate) rest: ResponseRest,
+}
+
+impl ShippedResponse {
+    /// The bytes of the response that are shipped.
+    fn len(&self) -> usize {
+        let rest_len = match &self.rest {
+            ResponseRest::Bytes(rest) => rest.as_slice().len(),
+            ResponseRest::Prepared { .. } => 0,
+        };
+        self.unwritten.as_slice().len() + rest_len
+    }
 }
 
 /// A dispatcher's message about a connection that is being given away.
@@ -71,8 +96,14 @@ impl Departures {
         Self { peers, settings, metrics, registry, entries: Mutex::default() }
     }
 
-    /// Tries to give `live` to `target`. Makes no attempt if a link is down or too many bytes are buffered.
-    pub(crate) async fn depart(&self, mut live: Box<Live>, target: NodeName) -> Outcome {
+    /// Tries to give `live` to `target`, within `response` if there is one. Makes no attempt if a link is down or too
+    /// many bytes are buffered.
+    pub(crate) async fn depart(
+        &self,
+        mut live: Box<Live>,
+        target: NodeName,
+        response: Option<ShippedResponse>,
+    ) -> Outcome {
         let possible = self.peers.is_up(&target) && self.peers.is_up(&live.about.dispatcher);
         if !possible {
             tracing::info!(connection = %live.about.id, %target, "connection not moved: no link to the target or the dispatcher");
@@ -81,7 +112,8 @@ impl Departures {
             return Outcome::Stays(live);
         }
         take_what_has_come(&mut live.parts);
-        if live.parts.opened.len() > OPENED_LEN_MAX || live.parts.unsent.len() > TAIL_LEN_MAX {
+        let is_response_long = response.as_ref().is_some_and(|response| response.len() > RESPONSE_BYTES_LEN_MAX);
+        if live.parts.opened.len() > OPENED_LEN_MAX || live.parts.unsent.len() > TAIL_LEN_MAX || is_response_long {
             live.about.report_stay(&self.peers, StayReason::TooMuchInHand);
             self.metrics.count_not_moved(AbortReason::RestTooLong);
             return Outcome::Stays(live);
@@ -89,7 +121,7 @@ impl Departures {
         let events = self.enter(&live.about);
         let (id, tenure) = (live.about.id, live.about.tenure);
         let _counted = Counted::one_more(&self.metrics.fenced);
-        let outcome = Departure::new(self, *live).run(target, events).await;
+        let outcome = Departure::new(self, *live, response).run(target, events).await;
         self.leave(id, tenure);
         outcome
     }
@@ -147,6 +179,8 @@ struct Departure<'a> {
     unopened_offset: u64,
     unsent: Vec<u8>,
     sent: u64,
+    /// The response in progress, until it is shipped.
+    response: Option<ShippedResponse>,
     /// Digest of the shipped message.
     digest: [u8; 32],
     read_to: Option<u64>,
@@ -156,7 +190,7 @@ struct Departure<'a> {
 }
 
 impl<'a> Departure<'a> {
-    fn new(departures: &'a Departures, live: Live) -> Self {
+    fn new(departures: &'a Departures, live: Live, response: Option<ShippedResponse>) -> Self {
         let Live { about, parts } = live;
         // If this process dies now, the bytes it has written must still arrive, because the target continues after
         // them.
@@ -171,6 +205,7 @@ impl<'a> Departure<'a> {
             unopened: parts.unopened,
             unsent: parts.unsent,
             sent: parts.sent,
+            response,
             digest: [0; 32],
             read_to: None,
             shipped: false,
@@ -260,9 +295,16 @@ impl<'a> Departure<'a> {
             tail: self.unsent.clone(),
             tail_offset: self.sent,
         };
-        self.digest = ship.digest();
+        let message = if let Some(ShippedResponse { number, http, unwritten, rest }) = self.response.take() {
+            let shipped = ShipInResponse { ship, number, http, unwritten, rest };
+            self.digest = shipped.digest();
+            AgentToAgent::ShipInResponse(Box::new(shipped))
+        } else {
+            self.digest = ship.digest();
+            AgentToAgent::Ship(Box::new(ship))
+        };
         self.departures.registry.departs(id, self.about.tenure, epoch);
-        self.shipped = self.departures.peers.send(target, AgentToAgent::Ship(Box::new(ship)));
+        self.shipped = self.departures.peers.send(target, message);
     }
 
     fn cancel(&self, epoch: Epoch, reason: AbortReason) {
@@ -299,12 +341,12 @@ impl<'a> Departure<'a> {
         if moved {
             self.departures.metrics.moved_out.inc();
             let is_free = self.leg_kept == Some(self.rx_offset());
-            return Outcome::Left(is_free.then_some(self.leg));
+            return Outcome::Moved(is_free.then_some(self.leg));
         }
         tracing::info!(connection = %self.about.id, "connection lost in a handoff");
         self.departures.metrics.lost.inc();
         tcp::reset_on_close(&self.leg);
-        Outcome::Left(None)
+        Outcome::Lost
     }
 }
 

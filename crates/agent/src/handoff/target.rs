@@ -20,14 +20,15 @@ use crate::node::peers::Peers;
 use crate::node::slots::{Slot, Slots};
 use crate::settings::current::CurrentSettings;
 
-pub(crate) struct Arrivals {
+/// `R` continues the response in which a connection was shipped.
+pub(crate) struct Arrivals<R> {
     reports: Reports,
     settings: Arc<CurrentSettings>,
     /// Connections that this node owns already.
     registry: Arc<Registry>,
     /// A slot for each connection.
     slots: Arc<Slots>,
-    held: Mutex<Held>,
+    held: Mutex<Held<R>>,
 }
 
 /// Reports to dispatchers what is held and what is not, and counts it.
@@ -36,15 +37,14 @@ struct Reports {
     metrics: Arc<Metrics>,
 }
 
-#[derive(Default)]
-struct Held {
-    arrivals: HashMap<ConnectionId, Arrival>,
+struct Held<R> {
+    arrivals: HashMap<ConnectionId, Arrival<R>>,
     /// Bytes of the held connections' streams, in both directions.
     bytes: usize,
 }
 
 /// A held connection. It must not seal yet.
-struct Arrival {
+struct Arrival<R> {
     target: Target,
     connection: Connection,
     about: About,
@@ -56,9 +56,27 @@ struct Arrival {
     digest: [u8; 32],
     expires: Instant,
     slot: Slot,
+    response: Option<InResponse<R>>,
 }
 
-impl Arrivals {
+/// The response in which a connection was shipped.
+pub(crate) struct InResponse<R> {
+    /// The digest of the whole message.
+    pub(crate) digest: [u8; 32],
+    /// The bytes of the response that came with it.
+    pub(crate) len: usize,
+    pub(crate) response: R,
+}
+
+/// A connection that this node owns since a commit.
+pub(crate) struct Activated<R> {
+    pub(crate) live: Live,
+    pub(crate) slot: Slot,
+    /// The response that is in progress.
+    pub(crate) response: Option<R>,
+}
+
+impl<R> Arrivals<R> {
     pub(crate) fn new(
         peers: Peers,
         settings: Arc<CurrentSettings>,
@@ -66,11 +84,12 @@ impl Arrivals {
         registry: Arc<Registry>,
         slots: Arc<Slots>,
     ) -> Self {
-        Self { reports: Reports { peers, metrics }, settings, registry, slots, held: Mutex::default() }
+        let held = Mutex::new(Held { arrivals: HashMap::new(), bytes: 0 });
+        Self { reports: Reports { peers, metrics }, settings, registry, slots, held }
     }
 
-    /// Handles a shipped connection: holds it, or refuses it.
-    pub(crate) fn on_ship(&self, ship: &Ship) {
+    /// Handles a shipped connection: holds it, or refuses it. `response` is in progress.
+    pub(crate) fn on_ship(&self, ship: &Ship, response: Option<InResponse<R>>) {
         let (id, epoch) = (ship.connection, ship.epoch);
         let mut held = self.held();
         let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
@@ -78,7 +97,8 @@ impl Arrivals {
             tracing::debug!(connection = %id, %epoch, "message ignored: the connection was shipped before");
             return;
         }
-        let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len();
+        let response_len = response.as_ref().map_or(0, |response| response.len);
+        let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len() + response_len;
         if held.arrivals.len() >= self.settings.limits().held_max
             || held.bytes + len > self.settings.limits().held_bytes_max
         {
@@ -89,7 +109,7 @@ impl Arrivals {
         };
         let expires = Instant::now() + self.settings.limits().hold_timeout;
         let mut actions = Vec::new();
-        match Arrival::new(ship, slot, expires, &mut actions) {
+        match Arrival::new(ship, response, slot, expires, &mut actions) {
             Ok(arrival) => {
                 arrival.send_actions(&self.reports, &actions);
                 held.insert(id, arrival);
@@ -100,6 +120,11 @@ impl Arrivals {
                 self.reports.refuse(&ship.dispatcher, id, epoch, AbortReason::BadState);
             }
         }
+    }
+
+    /// Refuses a shipped connection that this node cannot serve.
+    pub(crate) fn refuse(&self, ship: &Ship, reason: AbortReason) {
+        self.reports.refuse(&ship.dispatcher, ship.connection, ship.epoch, reason);
     }
 
     /// Handles more of the client's stream for a held connection.
@@ -144,7 +169,7 @@ impl Arrivals {
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         let mut held = self.held();
-        let expired = |arrival: &Arrival| arrival.expires <= now;
+        let expired = |arrival: &Arrival<R>| arrival.expires <= now;
         let ids: Vec<_> = held.arrivals.iter().filter(|(_, arrival)| expired(arrival)).map(|(id, _)| *id).collect();
         for id in ids {
             tracing::info!(connection = %id, "hold ended: the dispatcher did not decide in time");
@@ -152,9 +177,8 @@ impl Arrivals {
         }
     }
 
-    /// Handles the dispatcher's commit: this node now owns the connection. Returns it with its slot. `surplus` has the
-    /// bytes that followed the preface. Returns `None` and resets the leg if the connection is not held, or not as
-    /// `committed` says.
+    /// Handles the dispatcher's commit: this node now owns the connection. `surplus` has the bytes that followed the
+    /// preface. Returns `None` and resets the leg if the connection is not held, or not as `committed` says.
     pub(crate) fn activate(
         &self,
         leg: TcpStream,
@@ -162,7 +186,7 @@ impl Arrivals {
         dispatcher: &NodeName,
         id: ConnectionId,
         committed: &TargetEvent,
-    ) -> Option<(Live, Slot)> {
+    ) -> Option<Activated<R>> {
         let mut held = self.held();
         let fits = held.arrivals.get_mut(&id).is_some_and(|arrival| arrival.activates(dispatcher, committed));
         let arrival = fits.then(|| held.remove(id)).flatten();
@@ -175,7 +199,7 @@ impl Arrivals {
         };
         tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "connection moved to this agent");
         self.reports.metrics.moved_in.inc();
-        Some(arrival.into_live(leg, surplus))
+        Some(arrival.activate(leg, surplus))
     }
 
     fn decide(&self, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
@@ -185,7 +209,7 @@ impl Arrivals {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Held<R>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -197,19 +221,19 @@ impl Reports {
         self.peers.send(dispatcher, AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
     }
 
-    fn count_held(&self, held: &Held) {
+    fn count_held<R>(&self, held: &Held<R>) {
         self.metrics.set_held(held.arrivals.len());
     }
 }
 
-impl Held {
-    fn insert(&mut self, id: ConnectionId, arrival: Arrival) {
+impl<R> Held<R> {
+    fn insert(&mut self, id: ConnectionId, arrival: Arrival<R>) {
         self.remove(id);
         self.bytes += arrival.len();
         self.arrivals.insert(id, arrival);
     }
 
-    fn remove(&mut self, id: ConnectionId) -> Option<Arrival> {
+    fn remove(&mut self, id: ConnectionId) -> Option<Arrival<R>> {
         let arrival = self.arrivals.remove(&id)?;
         self.bytes -= arrival.len();
         Some(arrival)
@@ -231,8 +255,14 @@ impl Held {
     }
 }
 
-impl Arrival {
-    fn new(ship: &Ship, slot: Slot, expires: Instant, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
+impl<R> Arrival<R> {
+    fn new(
+        ship: &Ship,
+        response: Option<InResponse<R>>,
+        slot: Slot,
+        expires: Instant,
+        actions: &mut Vec<TargetAction>,
+    ) -> Result<Self, BadShip> {
         let connection = Connection::import(ship.state.as_slice())?;
         let rest = ship.rest.as_slice();
         if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
@@ -258,14 +288,16 @@ impl Arrival {
             tail: ship.tail.clone(),
             rx_offset: ship.rx_offset,
             tail_offset: ship.tail_offset,
-            digest: ship.digest(),
+            digest: response.as_ref().map_or_else(|| ship.digest(), |response| response.digest),
             expires,
             slot,
+            response,
         })
     }
 
     fn len(&self) -> usize {
-        self.opened.len() + self.unopened.len() + self.tail.len()
+        let response_len = self.response.as_ref().map_or(0, |response| response.len);
+        self.opened.len() + self.unopened.len() + self.tail.len() + response_len
     }
 
     /// Whether this commit makes this node the owner of the connection.
@@ -292,7 +324,7 @@ impl Arrival {
         }
     }
 
-    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> (Live, Slot) {
+    fn activate(self, leg: TcpStream, surplus: &[u8]) -> Activated<R> {
         let mut unopened = self.unopened;
         let shipped = unopened.len() as u64;
         unopened.extend_from_slice(surplus);
@@ -305,7 +337,8 @@ impl Arrival {
             unsent: self.tail,
             sent: self.tail_offset,
         };
-        (Live { about: self.about, parts }, self.slot)
+        let response = self.response.map(|response| response.response);
+        Activated { live: Live { about: self.about, parts }, slot: self.slot, response }
     }
 }
 

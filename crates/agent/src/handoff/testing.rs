@@ -24,11 +24,11 @@ use crate::settings::current::{CurrentSettings, Settings};
 use crate::settings::limits::Limits;
 use crate::settings::site::Site;
 
-pub(super) const ID: ConnectionId = ConnectionId { boot: 1, number: 7 };
+pub(crate) const ID: ConnectionId = ConnectionId { boot: 1, number: 7 };
 
 /// Links that record what is sent.
 #[derive(Clone, Default)]
-pub(super) struct RecordedLinks(Arc<Mutex<Recorded>>);
+pub(crate) struct RecordedLinks(Arc<Mutex<Recorded>>);
 
 #[derive(Default)]
 struct Recorded {
@@ -42,7 +42,7 @@ impl RecordedLinks {
     }
 
     /// Removes and returns the messages sent so far.
-    fn take(&self) -> Vec<(NodeName, Message)> {
+    pub(crate) fn take(&self) -> Vec<(NodeName, Message)> {
         std::mem::take(&mut self.0.lock().unwrap().sent)
     }
 
@@ -101,17 +101,22 @@ impl Links for RecordedLinks {
 }
 
 /// The capabilities of the agent `a`.
-pub(super) struct Node {
-    pub(super) links: RecordedLinks,
-    pub(super) peers: Peers,
-    pub(super) settings: Arc<CurrentSettings>,
-    pub(super) metrics: Arc<Metrics>,
+pub(crate) struct Node {
+    pub(crate) links: RecordedLinks,
+    pub(crate) peers: Peers,
+    pub(crate) settings: Arc<CurrentSettings>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Node {
     pub(super) fn new(limits: Limits) -> Self {
+        Self::serving(Path::new("/"), limits)
+    }
+
+    /// The site is the directory `root`.
+    pub(crate) fn serving(root: &Path, limits: Limits) -> Self {
         let links = RecordedLinks::default();
-        let site = Arc::new(Site::Files(Files::open(Path::new("/"), watari_files::Metrics::default()).unwrap()));
+        let site = Arc::new(Site::Files(Files::open(root, watari_files::Metrics::default()).unwrap()));
         Self {
             peers: Peers::new(name("a"), links.clone()),
             links,
@@ -121,12 +126,12 @@ impl Node {
     }
 }
 
-pub(super) fn name(text: &str) -> NodeName {
+pub(crate) fn name(text: &str) -> NodeName {
     NodeName::new(text).unwrap()
 }
 
 /// The record layer of one end, at its first record.
-pub(super) fn record_layer(side: Side) -> Connection {
+pub(crate) fn record_layer(side: Side) -> Connection {
     let secret = |seed| DirectionSecret::Tls13(Zeroizing::new(vec![seed; 32]));
     let (tx, rx) = if side == Side::Server { (1, 2) } else { (2, 1) };
     let direction = |seed| Direction { sequence: 0, secret: secret(seed) };
@@ -134,7 +139,7 @@ pub(super) fn record_layer(side: Side) -> Connection {
     Connection::new(Secrets { side, suite, tx: direction(tx), rx: direction(rx) }).unwrap()
 }
 
-pub(super) fn about() -> About {
+pub(crate) fn about() -> About {
     let tls = TlsInfo { version: 0x0304, suite: 0x1301, alpn: b"http/1.1".to_vec(), server_name: None, resumed: false };
     About {
         id: ID,

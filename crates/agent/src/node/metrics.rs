@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use watari_handshake::{EarlyData, Miss, SessionSource};
 use watari_values::{AbortReason, TlsInfo};
+use watari_wire::PrepareRefusal;
 
 /// The metrics, all with the prefix `watari_agent_`.
 #[derive(Debug, Default)]
@@ -31,6 +32,7 @@ pub(crate) struct Metrics {
     pub(crate) lost: Counter,
     not_moved: Family<Cause, Counter>,
     refused: Family<Cause, Counter>,
+    responses_prepared: Family<Decision, Counter>,
     held: Gauge,
     pub(crate) fenced: Gauge,
     pub(crate) legs_idle: Gauge,
@@ -138,6 +140,12 @@ impl Metrics {
             "Connections that this agent refused to hold, by cause",
             metrics.refused.clone(),
         );
+        let prepared = metrics.responses_prepared.clone();
+        registry.register(
+            "responses_prepared",
+            "Responses of other agents that this agent was asked to continue, by result",
+            prepared,
+        );
         registry.register("held", "Connections held for a decision at the moment", metrics.held.clone());
         registry.register("fenced", "Connections fenced at the moment", metrics.fenced.clone());
         registry.register("legs_idle", "Idle legs at the moment", metrics.legs_idle.clone());
@@ -204,6 +212,16 @@ impl Metrics {
 
     pub(crate) fn count_refused(&self, reason: AbortReason) {
         self.refused.get_or_create(&Cause { cause: reason.as_str() }).inc();
+    }
+
+    pub(crate) fn count_prepared(&self, refused: Option<PrepareRefusal>) {
+        let result = match refused {
+            None => "prepared",
+            Some(PrepareRefusal::Full) => "full",
+            Some(PrepareRefusal::Response) => "response",
+            Some(PrepareRefusal::Validator) => "validator",
+        };
+        self.responses_prepared.get_or_create(&Decision { result }).inc();
     }
 
     pub(crate) fn count_record_refused(&self, cause: &'static str) {

@@ -33,8 +33,9 @@ impl Site {
         }
     }
 
-    /// Whether an HTTP/2 stream may become a tunnel (RFC 8441).
-    pub(crate) fn has_tunnels(&self) -> bool {
+    /// Whether responses come from origins. Then informational responses may precede them, and an HTTP/2 stream may
+    /// become a tunnel (RFC 8441).
+    pub(crate) fn has_origins(&self) -> bool {
         matches!(self, Self::Proxy(_))
     }
 

@@ -12,7 +12,7 @@ use crate::site::{Key, Site};
 /// The path of nginx's stream module in Debian.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
-/// Serves the files over HTTPS.
+/// Serves the files over HTTPS, by HTTP/1.1 and HTTP/2.
 pub(crate) fn nginx(site: &Site, clients: &Clients) -> Result<Server, Failure> {
     let service = site.address()?;
     let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
@@ -53,13 +53,12 @@ pub(crate) struct Asked {
 /// Serves the files over HTTP and, with each key, over HTTPS; HTTP/1.1 and HTTP/2.
 pub(crate) fn nginx_for_generators(site: &Site, clients: &Clients) -> Result<Asked, Failure> {
     let (plain, rsa, p256) = (site.address()?, site.address()?, site.address()?);
-    let of_tls = |service, key| host(site, service, key).replace(" ssl;", " ssl http2;");
     let http = format!(
         "http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  ssl_protocols TLSv1.3;\n  \
          server {{ listen {plain}; root {}; }}\n{}{}}}\n",
         site.root().display(),
-        of_tls(rsa, Key::Rsa2048),
-        of_tls(p256, Key::P256),
+        host(site, rsa, Key::Rsa2048),
+        host(site, p256, Key::P256),
     );
     let server = start(site, "nginx-asked", p256, "", &http)?.ready(clients)?;
     Ok(Asked { server, plain, rsa, p256 })
@@ -77,7 +76,7 @@ pub(crate) fn nginx_as_origin(site: &Site, clients: &Clients) -> Result<(Server,
     Ok((start(site, "nginx-origin", service, "", &http)?.ready(clients)?, plain))
 }
 
-/// Forwards HTTPS to `origin`, over keep-alive connections.
+/// Forwards HTTPS of HTTP/1.1 and HTTP/2 to `origin`, over keep-alive connections.
 pub(crate) fn nginx_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
     let service = site.address()?;
     let headers = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
@@ -104,7 +103,7 @@ pub(crate) fn nginx_stream(site: &Site, clients: &Clients, backend: SocketAddr) 
 fn host(site: &Site, service: SocketAddr, key: Key) -> String {
     let (chain, private) = site.certificate(key);
     format!(
-        "  server {{\n    listen {service} ssl;\n    server_name {};\n    root {};\n    \
+        "  server {{\n    listen {service} ssl http2;\n    server_name {};\n    root {};\n    \
          ssl_certificate {};\n    ssl_certificate_key {};\n  }}\n",
         key.host(),
         site.root().display(),

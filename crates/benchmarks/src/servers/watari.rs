@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,6 +102,21 @@ impl Watari {
         let transfer = pools.iter().find_map(|pool| pool["transfers"][0]["id"].as_u64());
         let transfer = transfer.ok_or_else(|| doing("moving a download")(std::io::ErrorKind::NotFound.into()))?;
         self.ctl(&self.agent_admin, &["origins", "move", &transfer.to_string()]).map(drop)
+    }
+
+    /// The dispatcher's connections, as `watari ctl` shows them.
+    pub(crate) fn connections(&self) -> Result<Vec<serde_json::Value>, Failure> {
+        let answer = self.ctl(&self.admin, &["--json", "connections"])?;
+        serde_json::from_slice(&answer).map_err(|error| doing("reading the list of connections")(error.into()))
+    }
+
+    /// Orders a connection to move. Asks the administration socket itself, which is faster than the command. It may
+    /// refuse, because the agent has the connection already.
+    pub(crate) fn order_move(&self, connection: &str, agent: &str) -> std::io::Result<()> {
+        let mut stream = UnixStream::connect(&self.admin)?;
+        let topic = serde_json::json!({"move": {"connection": connection, "node": agent}});
+        stream.write_all(format!("{}\n", serde_json::json!({"version": 1, "topic": topic})).as_bytes())?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
     }
 
     /// Runs `watari ctl`, and returns its output.

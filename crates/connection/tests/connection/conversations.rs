@@ -231,3 +231,38 @@ proptest! {
         prop_assert!(http.is_idle() && poll(&mut http).is_pending());
     }
 }
+
+/// RFC 9110, section 15.2.
+#[test]
+fn informational_responses_precede_the_response() {
+    let (pipe, site, mut http) = connection();
+    *site.gate.borrow_mut() = false;
+    pipe.send(get("/hints"));
+    wait(&mut http);
+    let hints = site.hints.borrow_mut().take().unwrap();
+    let fields = http::HeaderMap::from_iter([(http::header::LINK, http::HeaderValue::from_static("</style.css>"))]);
+    hints.send(http::StatusCode::EARLY_HINTS, fields.clone());
+    wait(&mut http);
+    assert_eq!(pipe.written(), "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n");
+    hints.send(http::StatusCode::from_u16(104).unwrap(), http::HeaderMap::new());
+    *site.gate.borrow_mut() = true;
+    wait(&mut http);
+    let written = pipe.written();
+    assert!(written.starts_with("HTTP/1.1 104"), "{written}");
+    assert!(written.ends_with(&ok("hello")), "{written}");
+    hints.send(http::StatusCode::EARLY_HINTS, fields);
+    pipe.send(get("/"));
+    wait(&mut http);
+    assert_eq!(pipe.written(), ok("hello"), "a late one is not taken for one of the next request");
+}
+
+#[test]
+fn clients_of_http_1_0_get_no_informational_response() {
+    let (pipe, site, mut http) = connection();
+    *site.gate.borrow_mut() = false;
+    pipe.send("GET /hints HTTP/1.0\r\n\r\n");
+    wait(&mut http);
+    site.hints.borrow_mut().take().unwrap().send(http::StatusCode::EARLY_HINTS, http::HeaderMap::new());
+    wait(&mut http);
+    assert_eq!(pipe.written(), "");
+}

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
-use watari_connection::{Connection, Content, End, Plaintext, Service};
+use watari_connection::{Connection, Content, End, Interim, InterimSender, Plaintext, Service};
 use watari_http1::{Limits, Refused, Server};
 
 /// The client's end of a connection. Clones share it.
@@ -29,6 +30,7 @@ struct Ends {
     room: Option<usize>,
     written: Vec<u8>,
     flushes: usize,
+    holds_flushes: bool,
 }
 
 impl Pipe {
@@ -50,6 +52,12 @@ impl Pipe {
         self.0.borrow_mut().room = Some(len);
     }
 
+    /// The client takes `len` bytes more.
+    pub(crate) fn give_more_room(&self, len: usize) {
+        let room = &mut self.0.borrow_mut().room;
+        *room = room.map(|room| room + len);
+    }
+
     pub(crate) fn take_all(&self) {
         self.0.borrow_mut().room = None;
     }
@@ -58,6 +66,11 @@ impl Pipe {
     pub(crate) fn written(&self) -> String {
         let written = std::mem::take(&mut self.0.borrow_mut().written);
         String::from_utf8_lossy(&written).replace(&format!("date: {DATE}\r\n"), "")
+    }
+
+    /// Whether flushes wait for a client that takes nothing.
+    pub(crate) fn hold_flushes(&self, holds_flushes: bool) {
+        self.0.borrow_mut().holds_flushes = holds_flushes;
     }
 
     pub(crate) fn flushes(&self) -> usize {
@@ -138,7 +151,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.0.borrow_mut().flushes += 1;
+        let mut ends = self.pipe.0.borrow_mut();
+        if ends.holds_flushes {
+            return Poll::Pending;
+        }
+        ends.flushes += 1;
         Poll::Ready(Ok(()))
     }
 
@@ -162,10 +179,11 @@ impl Pieces {
         Self { left: pieces, is_sized: true, gate: Rc::new(RefCell::new(true)) }
     }
 
-    /// Removes the first `len` bytes.
-    pub(crate) fn skip(&mut self, len: usize) {
-        let all: Vec<u8> = self.left.drain(..).flat_map(|piece| piece.unwrap()).collect();
-        self.left = all[len..].chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    /// The body from offset `first` on, in other pieces.
+    pub(crate) fn starting_at(self, first: u64) -> Self {
+        let all: Vec<u8> = self.left.into_iter().flat_map(|piece| piece.unwrap()).collect();
+        let left = all[first as usize..].chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        Self { left, ..Self::new([]) }
     }
 }
 
@@ -195,22 +213,26 @@ impl Body for Pieces {
 /// | path | response |
 /// | --- | --- |
 /// | `/` | `hello` |
-/// | `/long` | [`LONG`] in pieces of 7 bytes |
+/// | `/long` | [`long`] in pieces of 7 bytes |
+/// | `/big` | [`big`] in pieces of 1000 bytes, with a strong validator |
 /// | `/chunked` | `one`, `two` without a length |
 /// | `/cut` | 5 of 10 bytes |
 /// | `/wait` | `hello`, while the gate is open |
 /// | `/echo` | the content of the request |
+/// | `/hints` | `hello`, when the gate is open. Informational responses may precede it |
 /// | `/early` | `early`, without reading the request |
 /// | `/tunnel` | 101 |
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) gate: Rc<RefCell<bool>>,
     pub(crate) paths: Rc<RefCell<Vec<String>>>,
+    /// Sends informational responses to the last request of `/hints`.
+    pub(crate) hints: Rc<RefCell<Option<InterimSender>>>,
 }
 
 impl Default for Site {
     fn default() -> Self {
-        Self { gate: Rc::new(RefCell::new(true)), paths: Rc::default() }
+        Self { gate: Rc::new(RefCell::new(true)), paths: Rc::default(), hints: Rc::default() }
     }
 }
 
@@ -219,14 +241,21 @@ pub(crate) fn long() -> String {
     (0..1000_u32).flat_map(|number| [number.to_string(), ".".to_owned()]).collect()
 }
 
+/// The body of `/big`. It can continue elsewhere for as long as more than 256 KiB of it are left.
+pub(crate) fn big() -> String {
+    (0..60_000_u32).flat_map(|number| [number.to_string(), ".".to_owned()]).collect()
+}
+
+fn pieces(body: &str, len: usize) -> VecDeque<Result<Bytes, &'static str>> {
+    body.as_bytes().chunks(len).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect()
+}
+
 impl Site {
     pub(crate) fn body(&self, path: &str) -> Pieces {
         let gate = self.gate.clone();
         match path {
-            "/long" => {
-                let pieces = long().into_bytes().chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-                Pieces { left: pieces, is_sized: true, gate }
-            }
+            "/long" => Pieces { left: pieces(&long(), 7), is_sized: true, gate },
+            "/big" => Pieces { left: pieces(&big(), 1000), is_sized: true, gate },
             "/chunked" => Pieces { is_sized: false, ..Pieces::new(["one", "two"]) },
             "/cut" => Pieces { left: [Ok(Bytes::from_static(b"five!")), Err("cut")].into(), is_sized: true, gate },
             "/wait" => Pieces { gate, ..Pieces::new(["hello"]) },
@@ -241,10 +270,18 @@ impl Service for Site {
     type Body = Pieces;
     type Answering = Pin<Box<dyn Future<Output = Response<Pieces>>>>;
 
-    fn answer(&mut self, request: Request<Content>) -> Self::Answering {
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
         let path = request.uri().path().to_owned();
         self.paths.borrow_mut().push(path.clone());
         let mut response = Response::new(self.body(&path));
+        if path == "/hints" {
+            *self.hints.borrow_mut() = Some(interim.sender());
+            let gate = self.gate.clone();
+            return Box::pin(async move {
+                poll_fn(|_| if *gate.borrow() { Poll::Ready(()) } else { Poll::Pending }).await;
+                response
+            });
+        }
         Box::pin(async move {
             if path == "/echo" {
                 match request.into_body().collect().await {
@@ -254,6 +291,9 @@ impl Service for Site {
                         response.body_mut().left = [Ok(Bytes::from(error.to_string()))].into();
                     }
                 }
+            }
+            if path == "/big" {
+                response.headers_mut().insert("etag", HeaderValue::from_static("\"big\""));
             }
             if path == "/tunnel" {
                 *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;

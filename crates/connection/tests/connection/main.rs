@@ -3,5 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod conversations;
+mod departures;
 mod harness;
-mod held;

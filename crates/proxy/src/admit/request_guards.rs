@@ -8,7 +8,7 @@ use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use watari_admission::InProgress;
-use watari_body::{Body, BoxError};
+use watari_body::{Body, BoxError, Departure};
 
 use crate::admit::queue::Place;
 use crate::observe::access_log::Record;
@@ -40,7 +40,13 @@ impl RequestGuards {
             Tunnel::keep(response.extensions(), Box::new(self));
             return response;
         }
-        response.map(|body| Attended::new(body, self).boxed_unsync())
+        let (mut head, body) = response.into_parts();
+        // Only the record depends on it.
+        let departure = self.record.is_some().then(Departure::default);
+        if let Some(departure) = &departure {
+            head.extensions.insert(departure.clone());
+        }
+        Response::from_parts(head, Attended::new(body, self, departure).boxed_unsync())
     }
 
     /// Counts bytes that are being sent to the client.
@@ -77,11 +83,12 @@ impl TunnelGuard for RequestGuards {
 struct Attended {
     body: Body,
     kept: Option<RequestGuards>,
+    departure: Option<Departure>,
 }
 
 impl Attended {
-    fn new(body: Body, kept: RequestGuards) -> Self {
-        let mut request_guards = Self { body, kept: Some(kept) };
+    fn new(body: Body, kept: RequestGuards, departure: Option<Departure>) -> Self {
+        let mut request_guards = Self { body, kept: Some(kept), departure };
         request_guards.look_for_end();
         request_guards
     }
@@ -103,6 +110,14 @@ impl Attended {
     fn count(&mut self, frame: &Frame<Bytes>) {
         if let Some(kept) = &mut self.kept {
             kept.sent(frame.data_ref().map_or(0, Bytes::len));
+        }
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        if self.departure.as_ref().is_some_and(Departure::has_departed) {
+            self.end(Ending::Moved);
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Ending {
     Complete,
     /// The client left before it had all bytes.
     ClientLeft,
+    /// The rest continues at another agent.
+    Moved,
     /// The origin did not send all bytes, or ended the tunnel.
     Cut,
     /// The tunnel reached its idle timeout.
@@ -150,6 +152,7 @@ impl Ending {
         match self {
             Self::Complete => "complete",
             Self::ClientLeft => "client_left",
+            Self::Moved => "moved",
             Self::Cut => "cut",
             Self::Silent => "silent",
         }

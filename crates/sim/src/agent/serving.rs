@@ -5,15 +5,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::AsyncWrite;
-use watari_connection::{Connection, End, Responding};
+use watari_connection::{Connection, Departure as How, End, Pace, Parts, Resume};
 use watari_http1::{Limits, Server};
 use watari_values::{ConnectionId, NodeName};
 use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
 
 use super::ending::Ending;
-use super::source::Departure;
+use super::source::{Departure, OpenResponse};
 use super::{About, Owned, Site, Step, tls_info};
-use crate::file::{FileBody, Files};
+use crate::file::Files;
 use crate::tls::LegStream;
 
 /// A connection that this agent serves.
@@ -23,8 +23,6 @@ pub(crate) struct Serving {
     state: State,
     /// The agent that the connection has to move to.
     target: Option<NodeName>,
-    /// The position at which the response is held for that.
-    held_at: Option<u64>,
     /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
     announces: Duration,
 }
@@ -43,20 +41,13 @@ impl Serving {
     pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
         let files = Files { network: site.network.clone(), node: site.node };
         let http = Connection::new(stream, Server::new(Limits::default()), files);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None, announces: Duration::ZERO }
+        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
     }
 
     /// Serves on within a response.
-    pub(crate) fn within(
-        site: Site,
-        about: About,
-        stream: LegStream,
-        http: Server,
-        responding: Responding<FileBody>,
-    ) -> Self {
-        let files = Files { network: site.network.clone(), node: site.node };
-        let http = Connection::resume(stream, http, files, responding);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, held_at: None, announces: Duration::ZERO }
+    pub(crate) fn within(site: Site, about: About, parts: Parts<LegStream, Files>) -> Self {
+        let http = Connection::resume(parts);
+        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {
@@ -79,7 +70,6 @@ impl Serving {
         self.note_sealed(before);
         match ended {
             Poll::Ready(End::Complete) => self.end(),
-            Poll::Ready(End::Held) => self.depart(),
             Poll::Ready(End::Cut(broken)) => {
                 self.site.network.note(|| format!("{} cuts {}: {broken}", self.site.node, self.about.id));
                 Step::Gone
@@ -110,7 +100,6 @@ impl Serving {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         match &mut self.state {
             State::Http(http) => {
-                http.stream_mut().leaves = self.target.is_some();
                 // The tail of a previous agent is sent also if nothing follows.
                 let _ = Pin::new(&mut http.stream_mut().tls).poll_flush(cx);
                 http.poll(cx)
@@ -137,7 +126,6 @@ impl Serving {
                     about,
                     state,
                     target: None,
-                    held_at: None,
                     announces: Duration::ZERO,
                 })))
             }
@@ -153,30 +141,28 @@ impl Serving {
         }
     }
 
-    /// Departs between two requests. Holds a response that can continue elsewhere, if a part of it is left.
+    /// Departs if the connection can, also within a response.
     fn prepare_to_depart(mut self: Box<Self>) -> Step {
         let State::Http(http) = &mut self.state else { return Step::Waits(Owned::Serving(self)) };
-        if http.is_idle() {
-            return self.depart();
+        match http.departure() {
+            How::Parts => self.depart(None),
+            How::Rest(resume) => self.depart(Some(resume)),
+            How::Response | How::Request => {
+                http.set_pace(Pace::Ahead);
+                Step::Waits(Owned::Serving(self))
+            }
         }
-        let position = http.responding().and_then(|responding| {
-            responding.resume.as_ref()?.rest(responding.position)?;
-            Some(responding.position)
-        });
-        http.hold_at(position);
-        let is_new = position.is_some() && self.held_at != position;
-        self.held_at = position;
-        if is_new { Step::GoesOn(Owned::Serving(self)) } else { Step::Waits(Owned::Serving(self)) }
     }
 
-    /// Gives the connection away, unless too much would have to travel.
-    fn depart(self) -> Step {
+    /// Gives the connection away, unless too much would have to travel. `rest` is what the target has to provide.
+    fn depart(self, rest: Option<Resume>) -> Step {
         let Self { site, about, state, target, .. } = self;
         let (State::Http(http), Some(target)) = (state, target) else { return Step::Gone };
-        let parts = http.into_parts();
-        let mut tls = parts.stream.tls.into_parts();
-        tls.opened.splice(..0, parts.opened);
-        let departure = Departure::new(site, about, tls, parts.http, parts.responding);
+        let Parts { stream, service, http, opened, unwritten, responding } = http.into_parts();
+        let mut tls = stream.tls.into_parts();
+        tls.opened.splice(..0, opened);
+        let response = OpenResponse { service, http, unwritten, responding, rest };
+        let departure = Departure::new(site, about, tls, response);
         if departure.opened.len() > OPENED_LEN_MAX || departure.unsent.len() > TAIL_LEN_MAX {
             return Step::Waits(Owned::Serving(Box::new(departure.stay())));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use watari_connection::Responding;
+use watari_connection::{Parts as HttpParts, Responding, Resume};
 use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_http1::{Limits, Server};
 use watari_record::Fenced;
@@ -12,8 +12,8 @@ use watari_wire::{AgentToDispatcher, Cancel, Propose, REST_LEN_MAX, Rest, Ship};
 
 use super::serving::Serving;
 use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node, tls_info};
-use crate::file::FileBody;
-use crate::message::{Message, Shipped};
+use crate::file::{FileBody, Files};
+use crate::message::{Message, ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
 use crate::tls::LegStream;
@@ -31,8 +31,7 @@ pub(crate) struct Departure {
     unopened_offset: u64,
     pub(super) unsent: Vec<u8>,
     sent: u64,
-    http: Server,
-    responding: Option<Responding<FileBody>>,
+    response: OpenResponse,
     digest: [u8; 32],
     read_to: Option<u64>,
     /// The end of the client's stream on the leg, if the dispatcher keeps the leg.
@@ -42,19 +41,23 @@ pub(crate) struct Departure {
     expires: Duration,
 }
 
+/// The state of HTTP, and a response in progress.
+pub(super) struct OpenResponse {
+    pub(super) service: Files,
+    pub(super) http: Server,
+    pub(super) unwritten: Vec<u8>,
+    pub(super) responding: Option<Responding<FileBody>>,
+    /// What the target has to provide.
+    pub(super) rest: Option<Resume>,
+}
+
 enum Outcome {
     Thawed,
     Destroyed { moved: bool },
 }
 
 impl Departure {
-    pub(super) fn new(
-        site: Site,
-        about: About,
-        tls: Parts<Socket>,
-        http: Server,
-        responding: Option<Responding<FileBody>>,
-    ) -> Self {
+    pub(super) fn new(site: Site, about: About, tls: Parts<Socket>, response: OpenResponse) -> Self {
         let now = site.network.now();
         Self {
             source: Source::new(about.last, REST_LEN_MAX as u64),
@@ -66,8 +69,7 @@ impl Departure {
             unopened: tls.unopened,
             unsent: tls.unsent,
             sent: tls.sent,
-            http,
-            responding,
+            response,
             digest: [0; 32],
             read_to: None,
             leg_kept: None,
@@ -154,8 +156,6 @@ impl Departure {
     }
 
     fn ship(&mut self, target: &NodeName, epoch: Epoch, rx_offset: u64) {
-        let mut http = Vec::new();
-        self.http.export(&mut http);
         let ship = Ship {
             connection: self.about.id,
             epoch,
@@ -174,14 +174,24 @@ impl Departure {
             tail_offset: self.sent,
         };
         self.digest = ship.digest();
+        let OpenResponse { http, unwritten, responding, rest, .. } = &self.response;
         self.site.network.count(|figures| {
-            figures.within_responses += u64::from(self.responding.is_some());
+            figures.within_responses += u64::from(responding.is_some());
             figures.with_tail += u64::from(!self.unsent.is_empty());
             figures.with_rest += u64::from(!self.unopened.is_empty());
         });
-        let rest =
-            self.responding.as_ref().and_then(|responding| Some((responding.resume.clone()?, responding.position)));
-        self.site.send(node(target), &Message::Ship(Box::new(Shipped { ship, http, rest, key: self.about.key })));
+        let rest = match (rest, responding) {
+            (Some(resume), _) => ResponseRest::Part(resume.clone()),
+            (None, Some(responding)) => ResponseRest::Bytes(responding.pending.clone()),
+            (None, None) => ResponseRest::None,
+        };
+        let http = self.response.is_open().then(|| {
+            let mut state = Vec::new();
+            http.export(&mut state);
+            state
+        });
+        let shipped = Shipped { ship, http, unwritten: unwritten.clone(), rest, key: self.about.key };
+        self.site.send(node(target), &Message::Ship(Box::new(shipped)));
     }
 
     fn cancel(&self, epoch: Epoch, reason: AbortReason) {
@@ -234,14 +244,22 @@ impl Departure {
     /// Serves the connection again.
     pub(super) fn stay(self) -> Serving {
         let received = self.rx_offset();
-        let Self { site, about, fenced, mut leg, opened, unopened, unsent, sent, http, responding, .. } = self;
+        let Self { site, about, fenced, mut leg, opened, unopened, unsent, sent, response, .. } = self;
         leg.reset_on_close();
         let parts = Parts { io: leg, connection: fenced.thaw(), opened, unopened, unsent, received, sent };
         let stream = LegStream::new(TlsStream::from_parts(parts));
-        match responding {
-            Some(responding) => Serving::within(site, about, stream, http, responding),
-            None => Serving::new(site, about, stream),
+        if !response.is_open() {
+            return Serving::new(site, about, stream);
         }
+        let OpenResponse { service, http, unwritten, responding, .. } = response;
+        Serving::within(site, about, HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding })
+    }
+}
+
+impl OpenResponse {
+    /// Whether a response is in progress.
+    fn is_open(&self) -> bool {
+        self.responding.is_some() || self.http.is_answering()
     }
 }
 

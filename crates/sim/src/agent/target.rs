@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RANGE;
-use watari_connection::Responding;
+use watari_connection::{CannotResume, Parts as HttpParts, Responding};
 use watari_handoff::{Target, TargetAction, TargetEvent};
+use watari_http1::Server;
 use watari_record::Connection;
 use watari_stream::{Parts, TlsStream};
 use watari_values::{AbortReason, ConnectionId, Epoch};
@@ -16,7 +17,7 @@ use super::serving::Serving;
 use super::source::import;
 use super::{About, HOLD, Site};
 use crate::file::{FileBody, Files};
-use crate::message::Shipped;
+use crate::message::{ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
 use crate::tls::LegStream;
@@ -32,7 +33,8 @@ pub(crate) struct Arrival {
     tail: Vec<u8>,
     rx_offset: u64,
     tail_offset: u64,
-    http: Vec<u8>,
+    http: Option<Server>,
+    unwritten: Vec<u8>,
     responding: Option<Responding<FileBody>>,
     digest: [u8; 32],
     expires: Duration,
@@ -41,10 +43,14 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// Holds a shipped connection, or refuses it.
     pub(super) fn hold(site: &Site, shipped: &Shipped) -> Option<Self> {
-        let Shipped { ship, http, rest, key } = shipped;
-        let responding = rest.as_ref().map(|(resume, position)| responding(site, resume, *position));
-        let connection = Connection::import(ship.state.as_slice()).ok();
-        let (Some(mut connection), None | Some(Some(_))) = (connection, &responding) else {
+        let Shipped { ship, http, unwritten, rest, key } = shipped;
+        let (http, is_usable) = match http.as_ref().map(|http| import(http)) {
+            None => (None, true),
+            Some(http) => (http.clone(), http.is_some()),
+        };
+        let responding = responding(site, rest);
+        let connection = Connection::import(ship.state.as_slice()).ok().filter(|_| is_usable);
+        let (Some(mut connection), Ok(responding)) = (connection, responding) else {
             let (connection, epoch, reason) = (ship.connection, ship.epoch, AbortReason::BadState);
             site.send_to_dispatcher(AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
             return None;
@@ -62,8 +68,9 @@ impl Arrival {
             tail: ship.tail.clone(),
             rx_offset: ship.rx_offset,
             tail_offset: ship.tail_offset,
-            http: http.clone(),
-            responding: responding.flatten(),
+            http,
+            unwritten: unwritten.clone(),
+            responding,
             digest: ship.digest(),
             expires: site.network.now() + HOLD,
             site: site.clone(),
@@ -119,7 +126,7 @@ impl Arrival {
         actions == [TargetAction::Activate]
     }
 
-    pub(super) fn into_serving(self, leg: Socket, surplus: &[u8]) -> Option<Serving> {
+    pub(super) fn into_serving(self, leg: Socket, surplus: &[u8]) -> Serving {
         let mut unopened = self.unopened;
         unopened.extend_from_slice(surplus);
         let tail = if self.site.sabotage == Some(Sabotage::TailNotSent) { Vec::new() } else { self.tail };
@@ -133,10 +140,11 @@ impl Arrival {
             sent: self.tail_offset,
         };
         let stream = LegStream::new(TlsStream::from_parts(parts));
-        Some(match self.responding {
-            Some(responding) => Serving::within(self.site, self.about, stream, import(&self.http)?, responding),
-            None => Serving::new(self.site, self.about, stream),
-        })
+        let Some(http) = self.http else { return Serving::new(self.site, self.about, stream) };
+        let service = Files { network: self.site.network.clone(), node: self.site.node };
+        let (unwritten, responding) = (self.unwritten, self.responding);
+        let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
+        Serving::within(self.site, self.about, parts)
     }
 
     fn carry_out(&mut self, actions: &[TargetAction]) {
@@ -156,13 +164,19 @@ impl Arrival {
     }
 }
 
-/// The rest of a response, from this agent's copy of the file.
-fn responding(site: &Site, resume: &watari_connection::Resume, position: u64) -> Option<Responding<FileBody>> {
-    let rest = resume.rest(position)?;
-    let request = rest.request().ok()?;
+/// The rest of a response: as it was shipped, or from this agent's copy of the file.
+fn responding(site: &Site, rest: &ResponseRest) -> Result<Option<Responding<FileBody>>, CannotResume> {
     let files = Files { network: site.network.clone(), node: site.node };
-    let body = rest.accept(files.respond(request.uri().path(), request.headers().get(RANGE))).ok()?;
-    Some(Responding { body, position, pending: Bytes::new(), resume: Some(resume.clone()) })
+    let (body, pending, resume) = match rest {
+        ResponseRest::None => return Ok(None),
+        ResponseRest::Bytes(bytes) => (files.body(0, 0, 0), bytes.clone(), None),
+        ResponseRest::Part(resume) => {
+            let request = resume.request()?;
+            let response = files.respond(request.uri().path(), request.headers().get(RANGE));
+            (resume.accept(response)?, Bytes::new(), Some(resume.clone()))
+        }
+    };
+    Ok(Some(Responding { body, position: 0, pending, skip: 0, resume }))
 }
 
 /// The broken target: seals a piece before the decision.

@@ -89,9 +89,9 @@ enum What {
     /// Drain an agent: new connections go to other agents, and its connections move there
     ///
     /// A dispatcher drains only its own connections, so drain the agent at every dispatcher. HTTP/1.1 connections move
-    /// between requests, and HTTP/2 connections get a GOAWAY. No connection is cut, even after the grace time: the
-    /// command then lists the connections that remain, and its exit status is 1. The agent stays drained until
-    /// `undrain`, even if it restarts.
+    /// between requests or during downloads, and HTTP/2 connections get a GOAWAY. No connection is cut, even after the
+    /// grace time: the command then lists the connections that remain, and its exit status is 1. The agent stays
+    /// drained until `undrain`, even if it restarts.
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
         /// The agent

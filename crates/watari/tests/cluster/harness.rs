@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::panicking;
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use watari_test_origins::LoopbackAddresses;
@@ -250,7 +251,14 @@ fn write_content(dir: &Path, content: &Content) {
     fs::create_dir_all(dir).unwrap();
     if let Content::Files(lens) = content {
         for len in *lens {
-            fs::write(dir.join(format!("{len}.bin")), pattern(*len, 0..*len)).unwrap();
+            write_settled(&dir.join(format!("{len}.bin")), &pattern(*len, 0..*len), Duration::from_hours(498_198));
         }
     }
+}
+
+/// Writes a file that was modified at this time since 1970. Its validator is strong, because the time is not recent.
+pub(crate) fn write_settled(path: &Path, content: &[u8], modified: Duration) {
+    fs::write(path, content).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + modified).unwrap();
 }

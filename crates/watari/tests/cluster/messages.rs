@@ -50,6 +50,21 @@ fn a_client_sends_its_content_when_the_origin_wants_it() {
 }
 
 #[test]
+fn informational_responses_of_an_origin_reach_the_client() {
+    let (cluster, _origin) = set();
+    let mut client = connect(&cluster);
+    for _ in 0..2 {
+        client.send(&put("/hinted", "content-length: 5\r\n")).unwrap();
+        let hints = client.read_head().unwrap();
+        assert_eq!((hints.status, hints.field("link"), hints.field("x-hop")), (103, Some("</style.css>"), None));
+        let resumable = client.read_head().unwrap();
+        assert_eq!((resumable.status, resumable.field("location")), (104, Some("/upload")));
+        client.send(b"hello").unwrap();
+        assert_eq!(client.take_text().unwrap(), "ok");
+    }
+}
+
+#[test]
 fn trailers_pass_both_ways() {
     let (cluster, origin) = set();
     let mut client = connect(&cluster);

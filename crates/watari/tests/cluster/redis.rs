@@ -55,7 +55,9 @@ impl Server {
     /// Lines of `[agent.sessions]`. They live as long as the process, because plans hold static strings.
     pub(crate) fn sessions(&self, more: &str) -> &'static str {
         let (address, dir) = (self.address, self.dir.path().display());
-        let server = format!("[agent.sessions.redis]\nurl = \"redis://{address}\"\npassword_file = \"{dir}/password\"");
+        let server = format!("url = \"redis://{address}\"\npassword_file = \"{dir}/password\"");
+        // On a busy machine, an answer may take longer than the default permits.
+        let server = format!("[agent.sessions.redis]\n{server}\ntimeout = \"10s\"");
         Box::leak(format!("mode = \"redis\"\n{more}\n{server}").into_boxed_str())
     }
 }

@@ -204,8 +204,7 @@ fn lengths_are_refused_before_the_body_is_there() {
     assert_eq!(decode(&[0, 0, 0, 1, 7]), Err(FrameError::TooShort { len: 5 }));
 }
 
-#[test]
-fn the_longest_ship_fits() {
+fn longest_ship() -> Ship {
     let mut ship = arbitrary::sample_ship();
     ship.tls.alpn = vec![1; ALPN_LEN_MAX];
     ship.tls.server_name = Some("n".repeat(SERVER_NAME_LEN_MAX));
@@ -213,9 +212,67 @@ fn the_longest_ship_fits() {
     ship.state = SecretBytes::new(vec![3; STATE_LEN_MAX]);
     ship.rest = SecretBytes::new(vec![4; REST_LEN_MAX]);
     ship.tail = vec![5; TAIL_LEN_MAX];
-    let message = Message::from(AgentToAgent::Ship(Box::new(ship)));
-    let bytes = encoded(&message);
-    assert_eq!(decode(&bytes), Ok(Some((Frame::Message(message), bytes.len()))));
+    ship.opened = SecretBytes::new(vec![6; OPENED_LEN_MAX]);
+    ship
+}
+
+fn longest_ship_in_response() -> ShipInResponse {
+    let http = vec![7; HTTP_STATE_LEN_MAX];
+    let rest = ResponseRest::Bytes(SecretBytes::new(vec![8; RESPONSE_BYTES_LEN_MAX - 1000]));
+    ShipInResponse { ship: longest_ship(), number: 1, http, unwritten: SecretBytes::new(vec![9; 1000]), rest }
+}
+
+#[test]
+fn the_longest_ships_fit() {
+    let ship = AgentToAgent::Ship(Box::new(longest_ship()));
+    let in_response = AgentToAgent::ShipInResponse(Box::new(longest_ship_in_response()));
+    for message in [ship, in_response] {
+        let message = Message::from(message);
+        let bytes = encoded(&message);
+        assert_eq!(decode(&bytes), Ok(Some((Frame::Message(message), bytes.len()))));
+    }
+}
+
+#[test]
+fn long_responses_are_neither_sent_nor_accepted() {
+    type Lengthen = fn(&mut ShipInResponse);
+    let cases: [(&str, Lengthen); 4] = [
+        ("http", |shipped| shipped.http.push(0)),
+        ("tail", |shipped| shipped.ship.tail.push(0)),
+        ("unwritten and rest", |shipped| shipped.unwritten = SecretBytes::new(vec![0; 1001])),
+        ("unwritten and rest", |shipped| {
+            shipped.rest = ResponseRest::Prepared { skip: 0 };
+            shipped.unwritten = SecretBytes::new(vec![0; RESPONSE_BYTES_LEN_MAX + 1]);
+        }),
+    ];
+    for (field, lengthen) in cases {
+        let mut shipped = longest_ship_in_response();
+        lengthen(&mut shipped);
+        let body = postcard::to_allocvec(&shipped).unwrap();
+        match decode(&frame(VERSION_MAX, MessageKind::ShipInResponse as u8, &body)) {
+            Err(FrameError::BadLength { cause, .. }) => assert_eq!(cause.field, field),
+            other => panic!("{field}: {other:?}"),
+        }
+        let message = Message::from(AgentToAgent::ShipInResponse(Box::new(shipped)));
+        assert_eq!(encode(&message, &mut Vec::new()).unwrap_err().field, field);
+    }
+    let part = ResponsePart {
+        request: SecretBytes::new(vec![0; REQUEST_LEN_MAX]),
+        etag: vec![0; ETAG_LEN_MAX],
+        first: 0,
+        last: 1,
+        complete_len: 2,
+    };
+    let Ship { connection, client, server, .. } = arbitrary::sample_ship();
+    let prepare = |part, client_certificate| {
+        let prepare = Prepare { connection, number: 1, client, server, client_certificate, part: Some(part) };
+        encode(&Message::from(AgentToAgent::Prepare(Box::new(prepare))), &mut Vec::new()).map_err(|error| error.field)
+    };
+    assert_eq!(prepare(part.clone(), Some(vec![0; CERTIFICATE_LEN_MAX])), Ok(()));
+    assert_eq!(prepare(part.clone(), Some(vec![0; CERTIFICATE_LEN_MAX + 1])), Err("client_certificate"));
+    let long = SecretBytes::new(vec![0; REQUEST_LEN_MAX + 1]);
+    assert_eq!(prepare(ResponsePart { request: long, ..part.clone() }, None), Err("request"));
+    assert_eq!(prepare(ResponsePart { etag: vec![0; ETAG_LEN_MAX + 1], ..part }, None), Err("etag"));
 }
 
 #[test]

@@ -10,6 +10,12 @@ use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, Tick
 pub enum AgentToAgent {
     /// A to B: the connection.
     Ship(Box<Ship>),
+    /// A to B: A has a response in progress, and asks whether B can continue it. A goes on with it meanwhile.
+    Prepare(Box<Prepare>),
+    /// B to A: the answer to a [`Prepare`].
+    Prepared(Prepared),
+    /// A to B: the connection, within the response that B has prepared to continue.
+    ShipInResponse(Box<ShipInResponse>),
     /// A to B: more unopened bytes from the client, after a [`Freeze`](crate::Freeze).
     Rest(Rest),
     /// Seeds, from which ticket keys are derived.
@@ -66,6 +72,82 @@ pub struct Ship {
     pub tail: Vec<u8>,
     /// The offset of `tail` in the stream to the client.
     pub tail_offset: u64,
+}
+
+/// See [`AgentToAgent::Prepare`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepare {
+    pub connection: ConnectionId,
+    /// A number of the sender for this connection. The answer and the shipped connection repeat it.
+    pub number: u32,
+    pub client: SocketAddr,
+    /// The address that the client connected to.
+    pub server: SocketAddr,
+    /// The client certificate (DER). `None`: the client presented none.
+    #[serde(with = "serde_bytes")]
+    pub client_certificate: Option<Vec<u8>>,
+    /// The part of a resource that B has to provide. `None`: the rest of the response is shipped as bytes.
+    pub part: Option<ResponsePart>,
+}
+
+/// A part of a resource, as it is requested again (RFC 9110, section 14.2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponsePart {
+    /// The head of the client's request. It may contain credentials.
+    pub request: SecretBytes,
+    /// The strong validator of the response: the value of `ETag`.
+    #[serde(with = "serde_bytes")]
+    pub etag: Vec<u8>,
+    /// The offset of the first byte in the resource.
+    pub first: u64,
+    /// The offset of the last byte.
+    pub last: u64,
+    /// The length of the resource, in bytes.
+    pub complete_len: u64,
+}
+
+/// See [`AgentToAgent::Prepared`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub connection: ConnectionId,
+    /// The number of the [`Prepare`].
+    pub number: u32,
+    /// Why B cannot continue the response. `None`: it can.
+    pub refused: Option<PrepareRefusal>,
+}
+
+/// Why an agent cannot continue a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PrepareRefusal {
+    /// The agent is at its limit of requests, or of prepared responses.
+    Full,
+    /// The request cannot be repeated, or the agent answers it in another way.
+    Response,
+    /// The agent has another version of the resource.
+    Validator,
+}
+
+/// See [`AgentToAgent::ShipInResponse`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShipInResponse {
+    pub ship: Ship,
+    /// The number of the [`Prepare`].
+    pub number: u32,
+    /// The exported state of the HTTP connection (`watari_http1::Server::export`).
+    #[serde(with = "serde_bytes")]
+    pub http: Vec<u8>,
+    /// Plaintext of the response that A has framed and not sealed.
+    pub unwritten: SecretBytes,
+    pub rest: ResponseRest,
+}
+
+/// The rest of a response, after [`ShipInResponse::unwritten`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResponseRest {
+    /// These bytes of content. They are not framed yet.
+    Bytes(SecretBytes),
+    /// The part that B has prepared, without its first bytes: A has sent this many of them meanwhile.
+    Prepared { skip: u64 },
 }
 
 /// See [`AgentToAgent::Rest`].

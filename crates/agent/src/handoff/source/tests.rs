@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use watari_record::Side;
-use watari_wire::{AgentToAgent, AgentToDispatcher};
+use watari_wire::{AgentToAgent, AgentToDispatcher, Stays};
 
 use super::*;
 use crate::handoff::testing::{ID, Node, about, is_reset, leg, live, name, record_layer};
@@ -38,7 +38,7 @@ impl Rig {
     /// Begins to give the connection away, and returns when it is proposed.
     async fn depart(&self, live: Box<Live>) -> (JoinHandle<Outcome>, Ship, Propose) {
         let departures = self.departures.clone();
-        let task = tokio::spawn(async move { departures.depart(live, name("b")).await });
+        let task = tokio::spawn(async move { departures.depart(live, name("b"), None).await });
         let (mut shipped, mut proposed) = (Vec::new(), Vec::new());
         while proposed.is_empty() {
             tokio::task::yield_now().await;
@@ -74,8 +74,11 @@ impl Rig {
 }
 
 fn left(outcome: Outcome) -> Option<TcpStream> {
-    let Outcome::Left(leg) = outcome else { panic!("the connection stays") };
-    leg
+    match outcome {
+        Outcome::Moved(leg) => leg,
+        Outcome::Lost => None,
+        Outcome::Stays(_) => panic!("the connection stays"),
+    }
 }
 
 fn stays(outcome: Outcome) -> Box<Live> {
@@ -102,6 +105,44 @@ async fn the_state_is_shipped_with_all_bytes_and_proposed() {
     assert_eq!((propose.connection, propose.epoch, &propose.target), (ID, Epoch(1), &name("b")));
     assert_eq!((propose.rx_offset, propose.tail_offset, propose.digest), (14, 20, ship.digest()));
     assert!(rig.registry.knows(ID, Epoch(1)), "the epoch is used");
+}
+
+#[tokio::test]
+async fn a_response_in_progress_is_shipped_with_the_connection() {
+    let rig = Rig::without_timers();
+    let (leg, _end) = leg().await;
+    let rest = ResponseRest::Bytes(SecretBytes::new(b"rest".to_vec()));
+    let unwritten = SecretBytes::new(b"framed".to_vec());
+    let response = ShippedResponse { number: 5, http: b"state".to_vec(), unwritten, rest };
+    let departures = rig.departures.clone();
+    let live = live(leg);
+    let _task = tokio::spawn(async move { departures.depart(live, name("b"), Some(response)).await });
+    let (to_agent, to_dispatcher) = loop {
+        tokio::task::yield_now().await;
+        let (to_agent, to_dispatcher) = rig.node.links.split();
+        if !to_dispatcher.is_empty() {
+            break (to_agent, to_dispatcher);
+        }
+    };
+    let ([AgentToAgent::ShipInResponse(shipped)], [AgentToDispatcher::Propose(propose)]) =
+        (&to_agent[..], &to_dispatcher[..])
+    else {
+        panic!("{to_agent:?} {to_dispatcher:?}")
+    };
+    assert_eq!((shipped.number, &shipped.http[..], shipped.unwritten.as_slice()), (5, &b"state"[..], &b"framed"[..]));
+    assert_eq!(propose.digest, shipped.digest());
+}
+
+#[tokio::test]
+async fn a_response_that_is_too_long_to_ship_stays() {
+    let rig = Rig::without_timers();
+    let (leg, _end) = leg().await;
+    let unwritten = SecretBytes::new(vec![0; RESPONSE_BYTES_LEN_MAX]);
+    let rest = ResponseRest::Bytes(SecretBytes::new(vec![0]));
+    let response = ShippedResponse { number: 1, http: Vec::new(), unwritten, rest };
+    stays(rig.departures.depart(live(leg), name("b"), Some(response)).await);
+    let stays = Stays { connection: ID, reason: StayReason::TooMuchInHand };
+    assert_eq!(rig.node.links.to_dispatcher(), [AgentToDispatcher::Stays(stays)]);
 }
 
 #[tokio::test]
@@ -177,7 +218,7 @@ async fn without_a_link_the_connection_stays_unfenced() {
         let rig = Rig::without_timers();
         rig.node.links.set_down(down);
         let (leg, _end) = leg().await;
-        let live = stays(rig.departures.depart(live(leg), name("b")).await);
+        let live = stays(rig.departures.depart(live(leg), name("b"), None).await);
         assert_eq!(live.about.last, Epoch(0), "{down}: no epoch was used");
         assert!(!rig.is_known());
     }
@@ -229,7 +270,7 @@ async fn the_proposal_is_repeated_until_it_is_decided() {
 async fn a_fence_that_expires_loses_the_connection_and_resets_its_leg() {
     let rig = Rig::new(NEVER, Duration::from_millis(1));
     let (leg, end) = leg().await;
-    let outcome = rig.departures.depart(live(leg), name("b")).await;
+    let outcome = rig.departures.depart(live(leg), name("b"), None).await;
     assert!(left(outcome).is_none());
     assert!(is_reset(end).await);
     assert_eq!(rig.node.metrics.lost.get(), 1);

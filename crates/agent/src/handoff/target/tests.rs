@@ -15,7 +15,8 @@ struct Rig {
     node: Node,
     registry: Arc<Registry>,
     slots: Arc<Slots>,
-    arrivals: Arrivals,
+    /// A response is a number here.
+    arrivals: Arrivals<u8>,
 }
 
 impl Rig {
@@ -42,7 +43,7 @@ impl Rig {
         self.len() == 0 && self.arrivals.held().bytes == 0 && self.slots.taken() == 0
     }
 
-    async fn activate(&self, dispatcher: &str, epoch: u32, rx_offset: u64, tail_offset: u64) -> Option<(Live, Slot)> {
+    async fn activate(&self, dispatcher: &str, epoch: u32, rx_offset: u64, tail_offset: u64) -> Option<Activated<u8>> {
         let (leg, end) = leg().await;
         let committed = TargetEvent::Committed { epoch: Epoch(epoch), rx_offset, tail_offset };
         let activated = self.arrivals.activate(leg, b"surplus", &name(dispatcher), ID, &committed);
@@ -95,10 +96,11 @@ fn rest(epoch: u32, from_offset: u64, bytes: &[u8]) -> Rest {
 async fn a_shipped_connection_is_held_and_then_served_with_its_bytes() {
     let rig = Rig::default();
     let ship = ship(ID.number, 1);
-    rig.arrivals.on_ship(&ship);
+    rig.arrivals.on_ship(&ship, None);
     assert_eq!(rig.answers(), [held(&ship, 10)]);
     assert_eq!((rig.len(), rig.slots.taken()), (1, 1));
-    let (mut live, slot) = rig.activate("d", 1, 10, 20).await.unwrap();
+    let Activated { mut live, slot, response } = rig.activate("d", 1, 10, 20).await.unwrap();
+    assert_eq!(response, None);
     assert_eq!((live.about.tenure, live.about.last, live.about.moves), (Epoch(1), Epoch(1), 1));
     assert_eq!((&live.parts.opened[..], &live.parts.unopened[..]), (&b"opened"[..], &b"restsurplus"[..]));
     assert_eq!((&live.parts.unsent[..], live.parts.received, live.parts.sent), (&b"tail"[..], 17, 20));
@@ -111,14 +113,27 @@ async fn a_shipped_connection_is_held_and_then_served_with_its_bytes() {
     assert!(rig.is_empty());
 }
 
+#[tokio::test]
+async fn a_response_comes_with_its_connection_and_counts() {
+    let rig = Rig::default();
+    let ship = ship(ID.number, 1);
+    let digest = [7; 32];
+    rig.arrivals.on_ship(&ship, Some(InResponse { digest, len: 100, response: 9 }));
+    let AgentToDispatcher::Held(held) = rig.answers().pop().unwrap() else { panic!("it is not held") };
+    assert_eq!(held.digest, digest, "the digest is that of the connection with its response");
+    assert_eq!(rig.arrivals.held().bytes, 114);
+    assert_eq!(rig.activate("d", 1, 10, 20).await.unwrap().response, Some(9));
+    assert_eq!(rig.arrivals.held().bytes, 0);
+}
+
 #[test]
 fn connections_beyond_a_limit_are_refused() {
     let (one, other) = (ship(1, 1), ship(2, 1));
     // The limits: connections held, their bytes, and slots for connections. Each connection has 14 bytes.
     for (held_max, held_bytes_max, connections_max) in [(1, 100, 9), (9, 27, 9), (9, 100, 1)] {
         let rig = Rig::new(Limits { connections_max, held_max, held_bytes_max, ..Limits::default() });
-        rig.arrivals.on_ship(&one);
-        rig.arrivals.on_ship(&other);
+        rig.arrivals.on_ship(&one, None);
+        rig.arrivals.on_ship(&other, None);
         assert_eq!(rig.answers(), [held(&one, 10), refused(&other, AbortReason::Full)]);
         assert_eq!((rig.len(), rig.slots.taken()), (1, 1));
     }
@@ -128,14 +143,14 @@ fn connections_beyond_a_limit_are_refused() {
 async fn the_rest_is_appended_once() {
     let rig = Rig::default();
     let ship = ship(ID.number, 1);
-    rig.arrivals.on_ship(&ship);
+    rig.arrivals.on_ship(&ship, None);
     rig.arrivals.on_rest(&rest(1, 10, b"more"));
     assert_eq!(rig.answers(), [held(&ship, 10), held(&ship, 14)]);
     for ignored in [rest(1, 10, b"more"), rest(1, 15, b"gap"), rest(2, 14, b"other epoch")] {
         rig.arrivals.on_rest(&ignored);
         assert_eq!(rig.answers(), []);
     }
-    let (live, _slot) = rig.activate("d", 1, 14, 20).await.unwrap();
+    let Activated { live, .. } = rig.activate("d", 1, 14, 20).await.unwrap();
     assert_eq!((&live.parts.unopened[..], live.parts.received), (&b"restmoresurplus"[..], 21));
     assert_eq!(rig.arrivals.held().bytes, 0);
 }
@@ -144,7 +159,7 @@ async fn the_rest_is_appended_once() {
 fn a_rest_beyond_the_bytes_is_refused() {
     let rig = Rig::new(Limits { held_bytes_max: 17, ..Limits::default() });
     let ship = ship(ID.number, 1);
-    rig.arrivals.on_ship(&ship);
+    rig.arrivals.on_ship(&ship, None);
     rig.arrivals.on_rest(&rest(1, 10, b"more"));
     assert_eq!(rig.answers(), [held(&ship, 10), refused(&ship, AbortReason::Full)]);
 }
@@ -156,7 +171,7 @@ fn a_state_that_cannot_be_used_is_refused() {
     let of_client = Ship { state: SecretBytes::new(record_layer(Side::Client).fence().state().to_vec()), ..ship(2, 1) };
     let too_long = Ship { rx_offset: 3, ..ship(3, 1) };
     for bad in [broken, of_client, too_long] {
-        rig.arrivals.on_ship(&bad);
+        rig.arrivals.on_ship(&bad, None);
         assert_eq!(rig.answers(), [refused(&bad, AbortReason::BadState)]);
         assert!(rig.is_empty());
     }
@@ -165,14 +180,14 @@ fn a_state_that_cannot_be_used_is_refused() {
 #[test]
 fn repeated_and_earlier_ships_are_ignored() {
     let rig = Rig::default();
-    rig.arrivals.on_ship(&ship(ID.number, 2));
+    rig.arrivals.on_ship(&ship(ID.number, 2), None);
     rig.answers();
     for epoch in [1, 2] {
-        rig.arrivals.on_ship(&ship(ID.number, epoch));
+        rig.arrivals.on_ship(&ship(ID.number, epoch), None);
         assert_eq!(rig.answers(), []);
     }
     let later = ship(ID.number, 3);
-    rig.arrivals.on_ship(&later);
+    rig.arrivals.on_ship(&later, None);
     assert_eq!(rig.answers(), [held(&later, 10)]);
     assert_eq!((rig.len(), rig.slots.taken(), rig.arrivals.held().bytes), (1, 1, 14), "it replaces the earlier one");
 }
@@ -181,9 +196,9 @@ fn repeated_and_earlier_ships_are_ignored() {
 fn an_epoch_in_which_this_agent_owned_the_connection_is_ignored() {
     let rig = Rig::default();
     let (_entry, _leaves) = rig.registry.enter(&About { tenure: Epoch(2), last: Epoch(3), ..about() }, true);
-    rig.arrivals.on_ship(&ship(ID.number, 3));
+    rig.arrivals.on_ship(&ship(ID.number, 3), None);
     assert!(rig.answers().is_empty() && rig.is_empty());
-    rig.arrivals.on_ship(&ship(ID.number, 4));
+    rig.arrivals.on_ship(&ship(ID.number, 4), None);
     assert_eq!(rig.len(), 1);
 }
 
@@ -191,7 +206,7 @@ fn an_epoch_in_which_this_agent_owned_the_connection_is_ignored() {
 async fn only_the_commit_that_fits_activates() {
     let rig = Rig::default();
     assert!(rig.activate("d", 1, 10, 20).await.is_none(), "it is not held");
-    rig.arrivals.on_ship(&ship(ID.number, 2));
+    rig.arrivals.on_ship(&ship(ID.number, 2), None);
     for (dispatcher, epoch, rx_offset, tail_offset) in
         [("e", 2, 10, 20), ("d", 1, 10, 20), ("d", 3, 10, 20), ("d", 2, 11, 20), ("d", 2, 10, 24)]
     {
@@ -207,7 +222,7 @@ async fn only_the_commit_that_fits_activates() {
 fn an_abort_of_its_dispatcher_drops_it() {
     let rig = Rig::default();
     let aborted = |epoch| Aborted { connection: ID, epoch: Epoch(epoch), reason: AbortReason::Timeout };
-    rig.arrivals.on_ship(&ship(ID.number, 2));
+    rig.arrivals.on_ship(&ship(ID.number, 2), None);
     rig.arrivals.on_aborted(&name("e"), &aborted(2));
     rig.arrivals.on_aborted(&name("d"), &aborted(1));
     rig.arrivals.on_gone(&name("e"), ID);
@@ -215,7 +230,7 @@ fn an_abort_of_its_dispatcher_drops_it() {
     rig.arrivals.on_aborted(&name("d"), &aborted(2));
     assert!(rig.is_empty());
     rig.arrivals.on_aborted(&name("d"), &aborted(2));
-    rig.arrivals.on_ship(&ship(ID.number, 3));
+    rig.arrivals.on_ship(&ship(ID.number, 3), None);
     rig.arrivals.on_gone(&name("d"), ID);
     assert!(rig.is_empty());
 }
@@ -224,13 +239,13 @@ fn an_abort_of_its_dispatcher_drops_it() {
 async fn a_hold_that_expires_is_dropped_and_refused() {
     let rig = Rig::new(Limits { hold_timeout: Duration::ZERO, ..Limits::default() });
     let ship = ship(ID.number, 1);
-    rig.arrivals.on_ship(&ship);
+    rig.arrivals.on_ship(&ship, None);
     rig.arrivals.expire();
     assert_eq!(rig.answers(), [held(&ship, 10), refused(&ship, AbortReason::Expired)]);
     assert!(rig.is_empty());
     assert!(rig.activate("d", 1, 10, 20).await.is_none());
     let rig = Rig::default();
-    rig.arrivals.on_ship(&ship);
+    rig.arrivals.on_ship(&ship, None);
     rig.arrivals.expire();
     assert_eq!(rig.len(), 1);
 }
@@ -239,8 +254,8 @@ async fn a_hold_that_expires_is_dropped_and_refused() {
 fn a_dispatcher_with_a_new_link_gets_the_list_of_its_holds() {
     let rig = Rig::default();
     let ours = ship(1, 1);
-    rig.arrivals.on_ship(&ours);
-    rig.arrivals.on_ship(&Ship { dispatcher: name("e"), ..ship(2, 1) });
+    rig.arrivals.on_ship(&ours, None);
+    rig.arrivals.on_ship(&Ship { dispatcher: name("e"), ..ship(2, 1) }, None);
     rig.answers();
     rig.arrivals.on_link_up(&name("d"));
     assert_eq!(rig.answers(), [held(&ours, 10)]);

@@ -165,7 +165,7 @@ impl Head {
         Ok(Self { status, fields: fields.collect() })
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 

@@ -82,6 +82,11 @@ pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
     ctl(admin, &["drain", agent, "--grace", "60s"]).stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// Ends the drain of `agent`.
+pub(crate) fn undrain(admin: &Path, agent: &str) {
+    succeed(admin, &["undrain", agent]);
+}
+
 /// Has an agent drain an origin, including running transfers.
 pub(crate) fn drain_origin(admin: &Path, origin: &str) {
     succeed(admin, &["origins", "drain", origin]);

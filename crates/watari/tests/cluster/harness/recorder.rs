@@ -3,6 +3,7 @@
 //! | path | answer |
 //! | --- | --- |
 //! | `/refused..` | 413, before any content is read |
+//! | `/hinted..` | 103 and 104 before the content is read, 200 after it |
 //! | `/continued..` | 100 before the content is read, 200 after it |
 //! | `/trailers..` | 200 with a trailer |
 //! | `/nothing..`, `/same..` | 204, 304 with the length of what would have been sent |
@@ -98,6 +99,11 @@ fn answer_early(mut stream: &TcpStream, target: &str) -> bool {
         // A client that has closed the connection gets no response.
         let _ = stream.write_all(b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
         return true;
+    }
+    if target.starts_with("/hinted") {
+        let hints = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
+        let resumable = "HTTP/1.1 104 Upload Resumption Supported\r\nlocation: /upload\r\n\r\n";
+        let _ = stream.write_all([hints, resumable].concat().as_bytes());
     }
     if target.starts_with("/continued") {
         let _ = stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -1,0 +1,375 @@
+//! How an HTTP/1 connection leaves for another agent.
+//!
+//! ```text
+//!                          the connection is idle
+//!              .-----------------------------------------------------------------.
+//!              |                                                                 v
+//!  Staying -> Wanted -----> Preparing ----------> Prepared -------------------> Parks
+//!     leave    ^  within a   |     can continue    |  |   within that response   ^
+//!              |  response   |                     |  |                          |
+//!              |             | refused, timeout    |  '- too far ahead: held, ---'
+//!              |             v                     |     and prepared once more
+//!              '-------- Declined                  |
+//!              |  the next response                |
+//!              '-----------------------------------'
+//!                 another response
+//! ```
+//!
+//! * Nothing is fenced before the target can continue the response. Until then the source goes on, and a refusal costs
+//!   the client nothing.
+//! * The target prepares the rest of the response from its position at that time. What the source has sent meanwhile,
+//!   the target skips. If that is more than [`SKIP_LEN_MAX`], the source holds the response and asks again.
+//! * A target prepares for one response. Its number of the request ensures that it continues no other.
+
+use std::time::Duration;
+
+use watari_connection::{Departure, Pace, Resume};
+use watari_values::{NodeName, StayReason};
+use watari_wire::{ETAG_LEN_MAX, REQUEST_LEN_MAX};
+
+/// The most bytes of a response that a target reads without use.
+const SKIP_LEN_MAX: u64 = 4 << 20;
+
+/// How long a target may take to prepare.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The same while the client waits for the response, because it is held.
+const HELD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Decides when and how a connection leaves.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    state: LeavingState,
+    /// The number of the last preparation.
+    number: u32,
+}
+
+#[derive(Debug, Default)]
+enum LeavingState {
+    #[default]
+    Staying,
+    Wanted {
+        target: NodeName,
+        /// Whether the dispatcher has the reason that the connection stays.
+        is_reported: bool,
+    },
+    Preparing(Preparing),
+    Prepared(Preparing),
+    /// The target cannot continue the response to `request`.
+    Declined {
+        target: NodeName,
+        request: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+struct Preparing {
+    target: NodeName,
+    request: u64,
+    /// The offset in the resource from which the target provides the rest. `None`: the rest moves as bytes.
+    first: Option<u64>,
+    is_held: bool,
+}
+
+/// The state of the connection that [`Leaving::next`] depends on.
+pub(super) struct Situation {
+    /// What the connection needs to continue elsewhere.
+    pub(super) departure: Departure,
+    /// Whether no request is in progress.
+    pub(super) is_idle: bool,
+    /// The number of requests so far.
+    pub(super) request: u64,
+}
+
+/// What the driver does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Goes on.
+    Serve,
+    /// Reports to the dispatcher why the connection stays for now.
+    Report(StayReason),
+    /// Asks `target` to prepare, and calls [`Leaving::on_timeout`] after `timeout`.
+    Prepare { target: NodeName, number: u32, part: Option<Resume>, timeout: Duration },
+    /// Takes the connection apart, and gives it to the agent.
+    Park(NodeName, Option<InResponse>),
+}
+
+/// How a response in progress continues at the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InResponse {
+    /// The number of the preparation.
+    pub(super) number: u32,
+    /// The bytes of the prepared part that the target skips. `None`: the rest moves as bytes.
+    pub(super) skip: Option<u64>,
+}
+
+impl Leaving {
+    /// The connection is to leave for `target`. An attempt that has begun goes on.
+    pub(super) fn on_leave(&mut self, target: Option<NodeName>) {
+        match (&mut self.state, target) {
+            (LeavingState::Preparing(_) | LeavingState::Prepared(_), Some(_)) => {}
+            (LeavingState::Declined { target: declined, .. }, Some(target)) if *declined == target => {}
+            (state, Some(target)) => *state = LeavingState::Wanted { target, is_reported: false },
+            (state, None) => *state = LeavingState::Staying,
+        }
+    }
+
+    /// Whether the connection is to leave.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self.state, LeavingState::Staying)
+    }
+
+    /// The pace of the response in progress.
+    pub(super) fn pace(&self) -> Pace {
+        match &self.state {
+            LeavingState::Staying => Pace::Client,
+            LeavingState::Preparing(preparing) if preparing.is_held => Pace::Held,
+            _ => Pace::Ahead,
+        }
+    }
+
+    /// An agent has answered the preparation `number`.
+    pub(super) fn on_prepared(&mut self, from: &NodeName, number: u32, is_refused: bool) {
+        if number == self.number
+            && let LeavingState::Preparing(preparing) = &self.state
+            && preparing.target == *from
+        {
+            if is_refused {
+                self.decline();
+            } else {
+                self.state = LeavingState::Prepared(preparing.clone());
+            }
+        }
+    }
+
+    /// The target has not answered in time. Its answer no longer counts.
+    pub(super) fn on_timeout(&mut self) {
+        self.decline();
+    }
+
+    fn decline(&mut self) {
+        if let LeavingState::Preparing(Preparing { target, request, .. }) = &self.state {
+            self.state = LeavingState::Declined { target: target.clone(), request: *request };
+        }
+    }
+
+    /// What to do in this situation. Called until it returns [`Step::Serve`].
+    pub(super) fn next(&mut self, situation: Situation) -> Step {
+        let Situation { departure, is_idle, request } = situation;
+        if is_idle {
+            return match std::mem::take(&mut self.state) {
+                LeavingState::Staying => Step::Serve,
+                LeavingState::Wanted { target, .. }
+                | LeavingState::Preparing(Preparing { target, .. })
+                | LeavingState::Prepared(Preparing { target, .. })
+                | LeavingState::Declined { target, .. } => Step::Park(target, None),
+            };
+        }
+        match &mut self.state {
+            LeavingState::Wanted { target, is_reported } => match departure {
+                Departure::Parts => {
+                    let target = target.clone();
+                    self.prepare(target, request, None, false)
+                }
+                Departure::Rest(rest) if is_shippable(&rest) => {
+                    let target = target.clone();
+                    self.prepare(target, request, Some(rest), false)
+                }
+                _ if !*is_reported => {
+                    *is_reported = true;
+                    Step::Report(StayReason::InRequest)
+                }
+                _ => Step::Serve,
+            },
+            LeavingState::Prepared(prepared) if prepared.request == request => {
+                let prepared = prepared.clone();
+                self.park_prepared(prepared, departure)
+            }
+            LeavingState::Preparing(Preparing { target, request: before, .. })
+            | LeavingState::Prepared(Preparing { target, request: before, .. })
+            | LeavingState::Declined { target, request: before }
+                if *before != request =>
+            {
+                let target = target.clone();
+                self.state = LeavingState::Wanted { target, is_reported: false };
+                self.next(Situation { departure, is_idle, request })
+            }
+            _ => Step::Serve,
+        }
+    }
+
+    fn park_prepared(&mut self, prepared: Preparing, departure: Departure) -> Step {
+        let Preparing { target, request, first, .. } = prepared;
+        let skip = match (departure, first) {
+            // A part may have become so short that it moves as bytes.
+            (Departure::Parts, _) => None,
+            (Departure::Rest(rest), Some(first)) => match rest.part.first.checked_sub(first) {
+                Some(skip) if skip <= SKIP_LEN_MAX => Some(skip),
+                _ => return self.prepare(target, request, Some(rest), true),
+            },
+            // The rest is about to be read.
+            _ => return Step::Serve,
+        };
+        self.state = LeavingState::Staying;
+        Step::Park(target, Some(InResponse { number: self.number, skip }))
+    }
+
+    fn prepare(&mut self, target: NodeName, request: u64, part: Option<Resume>, is_held: bool) -> Step {
+        self.number = self.number.wrapping_add(1);
+        let first = part.as_ref().map(|part| part.part.first);
+        self.state = LeavingState::Preparing(Preparing { target: target.clone(), request, first, is_held });
+        let timeout = if is_held { HELD_TIMEOUT } else { PREPARE_TIMEOUT };
+        Step::Prepare { target, number: self.number, part, timeout }
+    }
+}
+
+/// Whether the request fits into a message.
+fn is_shippable(rest: &Resume) -> bool {
+    rest.request.len() <= REQUEST_LEN_MAX && rest.etag.len() <= ETAG_LEN_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use watari_connection::Part;
+
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    fn rest(first: u64) -> Departure {
+        let part = Part { first, last: 99_999_999, complete_len: 100_000_000 };
+        Departure::Rest(Resume { request: Bytes::from_static(b"GET"), etag: HeaderValue::from_static("\"v\""), part })
+    }
+
+    fn within(departure: Departure) -> Situation {
+        Situation { departure, is_idle: false, request: 1 }
+    }
+
+    fn idle() -> Situation {
+        Situation { departure: Departure::Parts, is_idle: true, request: 1 }
+    }
+
+    fn wanted() -> Leaving {
+        let mut leaving = Leaving::default();
+        leaving.on_leave(Some(name("b")));
+        leaving
+    }
+
+    /// The number of the preparation that begins, and whether the response is held meanwhile.
+    fn prepares(leaving: &mut Leaving, situation: Situation) -> (u32, bool) {
+        match leaving.next(situation) {
+            Step::Prepare { target, number, .. } if target == name("b") => (number, leaving.pace() == Pace::Held),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn park(number: u32, skip: Option<u64>) -> Step {
+        Step::Park(name("b"), Some(InResponse { number, skip }))
+    }
+
+    #[test]
+    fn an_idle_connection_parks_at_once() {
+        assert_eq!(Leaving::default().next(idle()), Step::Serve);
+        assert_eq!(wanted().next(idle()), Step::Park(name("b"), None));
+        let mut leaving = wanted();
+        leaving.on_leave(None);
+        assert_eq!(leaving.next(idle()), Step::Serve, "the wish was withdrawn");
+    }
+
+    #[test]
+    fn a_response_that_cannot_continue_is_reported_once() {
+        for departure in [Departure::Request, Departure::Response] {
+            let mut leaving = wanted();
+            assert_eq!(leaving.next(within(departure.clone())), Step::Report(StayReason::InRequest));
+            assert_eq!(leaving.next(within(departure.clone())), Step::Serve);
+            leaving.on_leave(Some(name("b")));
+            assert_eq!(leaving.next(within(departure)), Step::Report(StayReason::InRequest), "it was asked again");
+            assert_eq!(leaving.next(idle()), Step::Park(name("b"), None));
+        }
+    }
+
+    #[test]
+    fn the_target_skips_what_was_sent_while_it_prepared() {
+        let mut leaving = wanted();
+        let (number, is_held) = prepares(&mut leaving, within(rest(1000)));
+        assert!(!is_held);
+        assert_eq!(leaving.next(within(rest(1500))), Step::Serve, "the response goes on");
+        leaving.on_prepared(&name("b"), number, false);
+        assert_eq!(leaving.next(within(rest(1700))), park(number, Some(700)));
+        assert!(!leaving.is_wanted());
+    }
+
+    #[test]
+    fn a_target_that_is_too_far_behind_prepares_again_while_the_response_is_held() {
+        let mut leaving = wanted();
+        let (first, _) = prepares(&mut leaving, within(rest(0)));
+        leaving.on_prepared(&name("b"), first, false);
+        let (second, is_held) = prepares(&mut leaving, within(rest(SKIP_LEN_MAX + 1)));
+        assert!(is_held && second != first);
+        leaving.on_prepared(&name("b"), first, false);
+        assert_eq!(leaving.next(within(rest(SKIP_LEN_MAX + 1))), Step::Serve, "the first answer is late");
+        leaving.on_prepared(&name("b"), second, false);
+        assert_eq!(leaving.next(within(rest(SKIP_LEN_MAX + 1))), park(second, Some(0)));
+    }
+
+    #[test]
+    fn a_rest_that_has_become_short_moves_as_bytes() {
+        let mut leaving = wanted();
+        let (number, _) = prepares(&mut leaving, within(rest(0)));
+        leaving.on_prepared(&name("b"), number, false);
+        assert_eq!(leaving.next(within(Departure::Response)), Step::Serve, "the rest is being read");
+        assert_eq!(leaving.next(within(Departure::Parts)), park(number, None));
+    }
+
+    #[test]
+    fn a_refusal_holds_until_the_next_response() {
+        for refuse in [true, false] {
+            let mut leaving = wanted();
+            let (number, _) = prepares(&mut leaving, within(rest(0)));
+            if refuse {
+                leaving.on_prepared(&name("b"), number, true);
+            } else {
+                leaving.on_timeout();
+            }
+            leaving.on_leave(Some(name("b")));
+            assert_eq!(leaving.next(within(rest(500))), Step::Serve);
+            leaving.on_prepared(&name("b"), number, false);
+            assert_eq!(leaving.next(within(rest(500))), Step::Serve, "a late answer does not count");
+            prepares(&mut leaving, Situation { request: 2, ..within(rest(0)) });
+        }
+    }
+
+    #[test]
+    fn another_target_is_asked_after_a_refusal() {
+        let mut leaving = wanted();
+        let (number, _) = prepares(&mut leaving, within(rest(0)));
+        leaving.on_prepared(&name("b"), number, true);
+        leaving.on_leave(Some(name("c")));
+        assert!(matches!(leaving.next(within(rest(0))), Step::Prepare { target, .. } if target == name("c")));
+    }
+
+    #[test]
+    fn a_preparation_counts_for_its_response_and_its_agent_only() {
+        let mut leaving = wanted();
+        let (number, _) = prepares(&mut leaving, within(rest(0)));
+        leaving.on_prepared(&name("c"), number, false);
+        leaving.on_leave(Some(name("c")));
+        assert_eq!(leaving.next(within(rest(0))), Step::Serve, "the attempt goes on");
+        leaving.on_prepared(&name("b"), number, false);
+        let (again, _) = prepares(&mut leaving, Situation { request: 2, ..within(rest(0)) });
+        assert_ne!(again, number);
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_to_ship_stays() {
+        let Departure::Rest(mut long) = rest(0) else { unreachable!() };
+        long.request = Bytes::from(vec![b'x'; REQUEST_LEN_MAX + 1]);
+        assert_eq!(wanted().next(within(Departure::Rest(long))), Step::Report(StayReason::InRequest));
+    }
+}

@@ -1,0 +1,227 @@
+//! Responses in progress that this agent has prepared to continue for other agents.
+//!
+//! ```text
+//!   Prepare --> answered --> Prepared, waits --> taken by the shipped connection
+//!                  |                     |
+//!                  '-- refused           '-- dropped: expired, or prepared again
+//! ```
+//!
+//! A preparation holds a request slot, and an open file or an exchange with an origin, for [`LIFETIME`] at most.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::time::{Instant, timeout};
+use watari_connection::{Part, Responding, Resume};
+use watari_http1::{ImportError, Server};
+use watari_proxy::Client;
+use watari_values::{ConnectionId, NodeName};
+use watari_wire::{AgentToAgent, Prepare, PrepareRefusal, Prepared, ResponsePart, ResponseRest, ShipInResponse};
+
+use super::early_data::gate::Gate;
+use super::http::HTTP2;
+use super::requests::{GuardedResponse, Requests};
+use super::site_service::{OpenResponse, SiteService};
+use crate::node::metrics::Metrics;
+use crate::node::peers::Peers;
+use crate::settings::current::CurrentSettings;
+
+/// How long a preparation waits for its connection. The source ships it as soon as it has the answer.
+const LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long the site may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) struct Preparations {
+    peers: Peers,
+    settings: Arc<CurrentSettings>,
+    metrics: Arc<Metrics>,
+    requests: Arc<Requests>,
+    entries: Mutex<HashMap<ConnectionId, Entry>>,
+}
+
+struct Entry {
+    from: NodeName,
+    number: u32,
+    client: Arc<Client>,
+    expires: Instant,
+    /// `None`: the site has not answered.
+    ready: Option<Rest>,
+}
+
+/// The rest of a response that this agent can continue.
+enum Rest {
+    /// Its bytes come with the connection.
+    Shipped,
+    /// A part of a resource, and the response of this agent's site.
+    Part(Resume, Box<GuardedResponse>),
+}
+
+/// A response that a shipped connection continues here.
+pub(crate) struct Continuation {
+    client: Arc<Client>,
+    requests: Arc<Requests>,
+    http: Server,
+    unwritten: Vec<u8>,
+    resume: Option<Resume>,
+    body: Box<GuardedResponse>,
+    pending: Bytes,
+    skip: u64,
+}
+
+/// Why a shipped response does not continue here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CannotContinue {
+    #[error("this agent has not prepared the response")]
+    NotPrepared,
+    #[error("the state of HTTP cannot be used: {0}")]
+    Import(#[from] ImportError),
+    #[error("the state of HTTP does not fit the rest of the response")]
+    Mismatch,
+}
+
+impl Preparations {
+    pub(crate) fn new(
+        peers: Peers,
+        settings: Arc<CurrentSettings>,
+        metrics: Arc<Metrics>,
+        requests: Arc<Requests>,
+    ) -> Self {
+        Self { peers, settings, metrics, requests, entries: Mutex::default() }
+    }
+
+    /// Handles a question of another agent. Requires a tokio runtime.
+    pub(crate) fn on_prepare(self: &Arc<Self>, from: &NodeName, prepare: &Prepare) {
+        let Prepare { connection, number, part, .. } = prepare;
+        let client = Client::new(prepare.client, prepare.server, prepare.client_certificate.as_deref());
+        if !self.enter(from, *connection, *number, Arc::new(client)) {
+            return self.answer(from, *connection, *number, Some(PrepareRefusal::Full));
+        }
+        let Some(part) = part else { return self.finish(from, *connection, *number, Ok(Rest::Shipped)) };
+        let Some(resume) = resume(part) else {
+            return self.finish(from, *connection, *number, Err(PrepareRefusal::Response));
+        };
+        let (this, from, connection, number) = (self.clone(), from.clone(), *connection, *number);
+        tokio::spawn(async move {
+            let rest = this.provide(connection, resume).await;
+            this.finish(&from, connection, number, rest);
+        });
+    }
+
+    /// Takes the preparation for a shipped connection.
+    pub(crate) fn take(&self, from: &NodeName, shipped: &ShipInResponse) -> Result<Continuation, CannotContinue> {
+        let (id, number) = (shipped.ship.connection, shipped.number);
+        let entry = {
+            let mut entries = self.entries();
+            let fits = entries.get(&id).is_some_and(|entry| entry.from == *from && entry.number == number);
+            fits.then(|| entries.remove(&id)).flatten()
+        };
+        let Some(Entry { client, ready: Some(ready), .. }) = entry else { return Err(CannotContinue::NotPrepared) };
+        let http = Server::import(&shipped.http, self.settings.limits().http1())?;
+        let is_http2 = shipped.ship.tls.alpn == HTTP2;
+        if is_http2 || http.awaits_content() || http.is_tunnel() {
+            return Err(CannotContinue::Mismatch);
+        }
+        let (resume, body, pending, skip) = match (&shipped.rest, ready) {
+            (ResponseRest::Bytes(bytes), _) => {
+                let bytes = Bytes::copy_from_slice(bytes.as_slice());
+                (None, Box::new(GuardedResponse::empty()), bytes, 0)
+            }
+            (ResponseRest::Prepared { skip }, Rest::Part(resume, body)) => (Some(resume), body, Bytes::new(), *skip),
+            (ResponseRest::Prepared { .. }, Rest::Shipped) => return Err(CannotContinue::Mismatch),
+        };
+        let rest_len = resume.as_ref().map_or(pending.len() as u64, |resume| resume.part.content_len());
+        if rest_len.checked_sub(skip) != http.content_left() {
+            return Err(CannotContinue::Mismatch);
+        }
+        let unwritten = shipped.unwritten.as_slice().to_vec();
+        Ok(Continuation { client, requests: self.requests.clone(), http, unwritten, resume, body, pending, skip })
+    }
+
+    /// Drops preparations whose connection has not come in time.
+    pub(crate) fn expire(&self) {
+        let now = Instant::now();
+        self.entries().retain(|_, entry| entry.expires > now);
+    }
+
+    /// Makes room for a preparation. It replaces an earlier one for the same connection.
+    fn enter(&self, from: &NodeName, id: ConnectionId, number: u32, client: Arc<Client>) -> bool {
+        let mut entries = self.entries();
+        if entries.len() >= self.settings.limits().held_max && !entries.contains_key(&id) {
+            return false;
+        }
+        let expires = Instant::now() + LIFETIME;
+        entries.insert(id, Entry { from: from.clone(), number, client, expires, ready: None });
+        true
+    }
+
+    /// Asks the site for the part.
+    async fn provide(&self, id: ConnectionId, resume: Resume) -> Result<Rest, PrepareRefusal> {
+        let Some(client) = self.entries().get(&id).map(|entry| entry.client.clone()) else {
+            return Err(PrepareRefusal::Full);
+        };
+        let answered = timeout(ANSWER_TIMEOUT, self.requests.continue_response(&resume, &client)).await;
+        let body = answered.unwrap_or(Err(PrepareRefusal::Response))?;
+        Ok(Rest::Part(resume, Box::new(body)))
+    }
+
+    fn finish(&self, from: &NodeName, id: ConnectionId, number: u32, rest: Result<Rest, PrepareRefusal>) {
+        let refused = {
+            let mut entries = self.entries();
+            let is_of = |entry: &&mut Entry| entry.from == *from && entry.number == number;
+            match (entries.get_mut(&id).filter(is_of), rest) {
+                (Some(entry), Ok(rest)) => {
+                    entry.ready = Some(rest);
+                    None
+                }
+                (Some(_), Err(refusal)) => {
+                    entries.remove(&id);
+                    Some(refusal)
+                }
+                // The source has asked again meanwhile.
+                (None, _) => return,
+            }
+        };
+        self.answer(from, id, number, refused);
+    }
+
+    fn answer(&self, from: &NodeName, connection: ConnectionId, number: u32, refused: Option<PrepareRefusal>) {
+        self.metrics.count_prepared(refused);
+        self.peers.send(from, AgentToAgent::Prepared(Prepared { connection, number, refused }));
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Continuation {
+    /// The bytes that came with the connection.
+    pub(crate) fn len(&self) -> usize {
+        self.unwritten.len() + self.pending.len()
+    }
+
+    /// The response, to be served on. From now on the client is expected to take it.
+    pub(super) fn open(self) -> OpenResponse {
+        let Self { client, requests, http, unwritten, resume, body, pending, skip } = self;
+        let service = SiteService::new(requests, client, Gate::default());
+        let body = service.requests.attend(*body, &service.stalls);
+        let responding = Some(Responding { body, position: 0, pending, skip, resume });
+        OpenResponse { service, http, unwritten, responding }
+    }
+}
+
+/// Reads the part that another agent asks for.
+fn resume(part: &ResponsePart) -> Option<Resume> {
+    let ResponsePart { request, etag, first, last, complete_len } = part;
+    let is_part = first <= last && last < complete_len;
+    let etag = HeaderValue::from_bytes(etag).ok().filter(|_| is_part)?;
+    let part = Part { first: *first, last: *last, complete_len: *complete_len };
+    Some(Resume { request: Bytes::copy_from_slice(request.as_slice()), etag, part })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Connections that move in the middle of a response, of a file or of an origin, and those whose response stays.
+
+use std::fs;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use watari_test_origins::real::{Docroot, Running, Server};
+
+use crate::clients::http::Http;
+use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
+use crate::harness::ctl::{drain, order_move};
+use crate::harness::pattern::pattern;
+use crate::harness::site::SITE;
+use crate::harness::wait::until;
+use crate::harness::{AGENTS, Cluster, Content, Plan, write_settled};
+
+/// More bytes than all buffers between an agent and its client.
+const LARGE_LEN: u64 = 40_000_000;
+/// Fewer bytes than a response needs to continue at another agent.
+const SMALL_LEN: u64 = 200_000;
+/// The bytes that a client reads between two looks at its connection.
+const STEP: u64 = 64 << 10;
+/// The moves of each download.
+const MOVES: u32 = 12;
+
+/// A download in progress.
+struct Download<'a> {
+    cluster: &'a Cluster,
+    client: IpAddr,
+    http: Http<Tls>,
+    /// The bytes that have come.
+    at: u64,
+}
+
+impl<'a> Download<'a> {
+    /// Begins the download of `path`, which has the pattern of seed [`LARGE_LEN`], at `agent`.
+    fn begin(cluster: &'a Cluster, agent: &str, path: &str, taste: &Taste) -> Self {
+        let client = cluster.clients.served_by(agent);
+        let mut http = Http::new(Tls::to_site(client, cluster.service, taste).unwrap());
+        http.send(&get(path)).unwrap();
+        assert_eq!(http.read_head().unwrap().len().unwrap(), LARGE_LEN);
+        let mut download = Self { cluster, client, http, at: 0 };
+        download.read_until(|node, _| node == agent);
+        download
+    }
+
+    fn read(&mut self) {
+        let end = (self.at + STEP).min(LARGE_LEN);
+        self.http.check_body(self.at..end, LARGE_LEN, LARGE_LEN).unwrap();
+        self.at = end;
+    }
+
+    /// Reads until the connection is in this state: its agent, and the reason that it stays.
+    fn read_until(&mut self, is_reached: impl Fn(&str, Option<&str>) -> bool) {
+        loop {
+            self.read();
+            let connection = self.cluster.connection_of(self.client);
+            if is_reached(&connection.node, connection.stays.as_deref()) {
+                return;
+            }
+            assert!(self.at < LARGE_LEN, "the download has ended: {connection:?}");
+        }
+    }
+
+    fn order(&self, agent: &str) {
+        let connection = self.cluster.connection_of(self.client);
+        order_move(&self.cluster.dispatcher().admin(), &connection.id, agent).unwrap();
+    }
+
+    fn move_to(&mut self, agent: &str) {
+        self.order(agent);
+        self.read_until(|node, _| node == agent);
+    }
+
+    /// Reads the rest, and shows that the connection goes on.
+    fn finish(mut self, small: &str) -> Http<Tls> {
+        while self.at < LARGE_LEN {
+            self.read();
+        }
+        self.http.send(&get(small)).unwrap();
+        self.http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
+        self.http
+    }
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
+}
+
+fn files() -> Plan {
+    Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
+}
+
+fn file(len: u64) -> String {
+    format!("/{len}.bin")
+}
+
+/// Call it while the clients are connected.
+fn check_nothing_was_lost(cluster: &Cluster) {
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_reset_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_files_bodies_cut_total", ""), 0);
+}
+
+fn prepared(cluster: &Cluster, result: &str) -> i64 {
+    cluster.count_on_agents("watari_agent_responses_prepared_total", result)
+}
+
+#[test]
+fn the_download_of_a_file_moves_again_and_again() {
+    let cluster = Cluster::start(&files());
+    let mut done = Vec::new();
+    for version in [&TLS12, &TLS13] {
+        let taste = Taste { version, ..Taste::default() };
+        let mut download = Download::begin(&cluster, "a1", &file(LARGE_LEN), &taste);
+        let before = cluster.connection_of(download.client).moves;
+        for turn in 1..=MOVES {
+            download.move_to(AGENTS[turn as usize % AGENTS.len()]);
+        }
+        assert_eq!(cluster.connection_of(download.client).moves, before + MOVES);
+        done.push(download.finish(&file(SMALL_LEN)));
+    }
+    assert_eq!(prepared(&cluster, "prepared"), 2 * i64::from(MOVES));
+    check_nothing_was_lost(&cluster);
+    drop(done);
+    cluster.wait_until_idle();
+}
+
+#[test]
+fn the_download_from_an_origin_moves_again_and_again() {
+    let root = Docroot::new().unwrap();
+    for len in [LARGE_LEN, SMALL_LEN] {
+        let content = watari_test_origins::Content::given(pattern(len, 0..len));
+        root.put(&len.to_string(), &content, SystemTime::UNIX_EPOCH + Duration::from_hours(498_198)).unwrap();
+    }
+    let servers = [(); 2].map(|()| Server::Nginx.start(&root, "").unwrap_or_else(|error| panic!("{error}")));
+    let [one, other] = servers.each_ref().map(Running::url);
+    let log = "access_log = { file = \"access.log\", format = \"json\" }";
+    let content = Content::Proxy(format!("[agent.proxy]\norigins = [\"{one}\", \"{other}\"]\n{log}"));
+    let cluster = Cluster::start(&Plan { content, ..Plan::default() });
+    let mut download = Download::begin(&cluster, "a1", &format!("/{LARGE_LEN}"), &Taste::default());
+    for turn in 1..=MOVES {
+        download.move_to(AGENTS[turn as usize % AGENTS.len()]);
+    }
+    let http = download.finish(&format!("/{SMALL_LEN}"));
+    assert_eq!(prepared(&cluster, "prepared"), i64::from(MOVES));
+    check_nothing_was_lost(&cluster);
+    until("each part of the download is in the log", || {
+        let log = fs::read_to_string(cluster.dir().join("access.log")).unwrap_or_default();
+        let parts = |ending: &str| log.matches(&format!("\"ending\":\"{ending}\"")).count();
+        assert_eq!(parts("client_left") + parts("cut"), 0, "{log}");
+        // The last part, and the small file.
+        parts("moved") == MOVES as usize && parts("complete") == 2
+    });
+    drop(http);
+    cluster.wait_until_idle();
+}
+
+#[test]
+fn a_range_moves_within_itself() {
+    let cluster = Cluster::start(&files());
+    let client = cluster.clients.served_by("a1");
+    let mut http = Http::new(Tls::to_site(client, cluster.service, &Taste::default()).unwrap());
+    let (first, last) = (1_234_567, LARGE_LEN - 7_654);
+    let range = format!("GET {} HTTP/1.1\r\nhost: {SITE}\r\nrange: bytes={first}-{last}\r\n\r\n", file(LARGE_LEN));
+    http.send(range.as_bytes()).unwrap();
+    assert_eq!(http.read_head().unwrap().len().unwrap(), last + 1 - first);
+    let mut download = Download { cluster: &cluster, client, http, at: first };
+    download.read_until(|node, _| node == "a1");
+    download.move_to("a2");
+    download.move_to("a3");
+    download.http.check_body(download.at..last + 1, LARGE_LEN, LARGE_LEN).unwrap();
+    download.http.send(&get(&file(SMALL_LEN))).unwrap();
+    download.http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
+    check_nothing_was_lost(&cluster);
+}
+
+/// The target has a file of the same name and length, and another validator.
+#[test]
+fn a_download_stays_if_the_target_has_another_version() {
+    let cluster = Cluster::start(&files());
+    let other = cluster.dir().join("other");
+    fs::create_dir(&other).unwrap();
+    for len in [LARGE_LEN, SMALL_LEN] {
+        let modified = Duration::from_hours(498_199);
+        write_settled(&other.join(format!("{len}.bin")), &pattern(len + 1, 0..len), modified);
+    }
+    let a2 = cluster.node("a2");
+    a2.reconfigure(|text| text.replace("root = \"www\"", "root = \"other\""));
+    let mut download = Download::begin(&cluster, "a1", &file(LARGE_LEN), &Taste::default());
+    download.order("a2");
+    until("the target has refused", || prepared(&cluster, "validator") == 1);
+    for _ in 0..20 {
+        download.read();
+    }
+    assert_eq!(cluster.connection_of(download.client).node, "a1");
+    download.move_to("a3");
+    while download.at < LARGE_LEN {
+        download.read();
+    }
+    check_nothing_was_lost(&cluster);
+}
+
+/// The buffers on the way are full when the move begins. The dispatcher reads what the source has sent.
+#[test]
+fn a_download_moves_although_its_client_reads_nothing() {
+    let cluster = Cluster::start(&files());
+    let mut download = Download::begin(&cluster, "a1", &file(LARGE_LEN), &Taste::default());
+    for agent in ["a2", "a3", "a1"] {
+        let moves = cluster.connection_of(download.client).moves;
+        download.order(agent);
+        until("it has moved", || cluster.connection_of(download.client).moves > moves);
+        assert_eq!(cluster.connection_of(download.client).node, agent);
+        // The next agent fills the buffers again.
+        for _ in 0..100 {
+            download.read();
+        }
+    }
+    let http = download.finish(&file(SMALL_LEN));
+    check_nothing_was_lost(&cluster);
+    drop(http);
+    cluster.wait_until_idle();
+}
+
+#[test]
+fn a_drain_moves_downloads_in_progress() {
+    let cluster = Cluster::start(&files());
+    let mut downloads: Vec<_> =
+        (0..4).map(|_| Download::begin(&cluster, "a2", &file(LARGE_LEN), &Taste::default())).collect();
+    let mut drain = drain(&cluster.dispatcher().admin(), "a2");
+    for download in &mut downloads {
+        download.read_until(|node, _| node != "a2");
+    }
+    let mut done = Vec::new();
+    for download in downloads {
+        done.push(download.finish(&file(SMALL_LEN)));
+    }
+    assert!(drain.wait().unwrap().success());
+    check_nothing_was_lost(&cluster);
+}
