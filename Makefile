@@ -3,7 +3,7 @@
 # Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
 FULL = --features watari/full
 
-.PHONY: demo demo-up install test lint fmt docs model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
+.PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
 
 # Starts a whole cluster on loopback, sends 400 connections through it, and prints how they ended.
 demo:
@@ -46,6 +46,11 @@ docs: deps
 # Explores every interleaving that the model of the move contains, and prints the number of states.
 model: deps
 	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
+
+# Simulates SEEDS whole clusters with lost messages, crashes and moves. A failure prints its seed, which replays it.
+SEEDS ?= 5000
+sim: deps
+	SIM_SEEDS=$(SEEDS) cargo test --release --locked --package watari-sim --test simulation -- --ignored --nocapture --exact many_seeds
 
 # Kills and stops nodes at random, 1,200 times, while clients count every byte. Prints the seed.
 chaos: deps

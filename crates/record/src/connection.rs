@@ -114,6 +114,11 @@ impl Connection {
     pub fn version(&self) -> Version {
         self.suite.version()
     }
+
+    /// The sequence number of the next record that this end seals. It counts the records under a key.
+    pub fn tx_sequence(&self) -> u64 {
+        self.tx.sequence()
+    }
 }
 
 /// Opening.

@@ -1,0 +1,343 @@
+//! An agent: connections that it serves, gives away, holds and ends.
+//!
+//! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection` and `watari_stream`. The glue
+//! mirrors `crates/agent`: this file `accept/legs.rs` and `node`, `serving` `connection/http1.rs`, `source` and `target`
+//! the files of that name in `handoff` with `connection/site_service.rs` and `connection/preparations.rs`, and `ending`
+//! is `handoff/ending.rs`.
+
+mod ending;
+mod serving;
+mod source;
+mod target;
+
+use std::net::SocketAddr;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use watari_handoff::{SourceEvent, TargetEvent};
+use watari_record::Side;
+use watari_stream::{Parts, TlsStream};
+use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
+use watari_wire::leg::{Accepted, Kind, LEG_FREE, LegVerifier, PREFACE_LEN_MAX};
+use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
+
+use self::ending::Ending;
+use self::serving::Serving;
+use self::source::Departure;
+use self::target::Arrival;
+use crate::ledger::Ledger;
+use crate::message::Message;
+use crate::network::{Network, NodeId};
+use crate::sabotage::Sabotage;
+use crate::socket::Socket;
+use crate::tls::{LegStream, established};
+
+/// The dispatcher's node.
+pub(crate) const DISPATCHER: NodeId = 0;
+
+/// The time between two copies of a message that waits for an answer.
+const RETRY: Duration = Duration::from_millis(200);
+/// The time from the fence to the loss of a connection without a decision. Longer than the dispatcher's limit.
+const FENCE: Duration = Duration::from_secs(8);
+/// The time that a target waits for a decision. Longer than [`FENCE`].
+const HOLD: Duration = Duration::from_secs(12);
+
+/// What the parts of an agent share.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) network: Network,
+    pub(crate) node: NodeId,
+    pub(crate) ledger: Ledger,
+    pub(crate) sabotage: Option<Sabotage>,
+}
+
+/// The properties of a connection, apart from its bytes.
+#[derive(Clone)]
+pub(crate) struct About {
+    pub(crate) id: ConnectionId,
+    /// The address of the client, which has its number.
+    pub(crate) client: SocketAddr,
+    /// The epoch whose commit made this agent the owner.
+    pub(crate) tenure: Epoch,
+    /// The last epoch used.
+    pub(crate) last: Epoch,
+    /// How often this end has changed its key.
+    pub(crate) key: u64,
+}
+
+/// A connection that this agent owns.
+enum Owned {
+    Serving(Box<Serving>),
+    Fenced(Box<Departure>),
+    Ending(Box<Ending>),
+}
+
+fn tls_info() -> TlsInfo {
+    TlsInfo { version: 0x0304, suite: 0x1301, alpn: Vec::new(), server_name: None, resumed: false }
+}
+
+/// The address of a client, for prefaces.
+pub(crate) fn client_address(number: u64) -> SocketAddr {
+    ([192, 0, 2, 1], number as u16).into()
+}
+
+/// The result of a step of a connection.
+enum Step {
+    /// Another step may be possible at once.
+    GoesOn(Owned),
+    Waits(Owned),
+    /// The connection is not here any more.
+    Gone,
+    /// The same. The leg is free for another connection.
+    LegFree(Socket),
+}
+
+/// The name of a node.
+pub(crate) fn name(node: NodeId) -> NodeName {
+    NodeName::new(&if node == DISPATCHER { "d".to_owned() } else { format!("a{node}") }).expect("a letter and digits")
+}
+
+pub(crate) fn node(name: &NodeName) -> NodeId {
+    name.as_str().trim_start_matches(['a', 'd']).parse().unwrap_or(DISPATCHER)
+}
+
+pub(crate) struct Agent {
+    site: Site,
+    verifier: LegVerifier,
+    /// Legs without a complete preface, and the bytes of it.
+    unidentified: Vec<(Socket, Vec<u8>)>,
+    owned: Vec<Owned>,
+    held: Vec<Arrival>,
+    /// The next wake-up that is scheduled.
+    wakes: Option<Duration>,
+}
+
+impl Agent {
+    pub(crate) fn new(site: Site) -> Self {
+        let verifier = LegVerifier::new(name(site.node));
+        Self { site, verifier, unidentified: Vec::new(), owned: Vec::new(), held: Vec::new(), wakes: None }
+    }
+
+    /// The key for the dispatcher's legs.
+    pub(crate) fn set_key(&mut self, key: &LegKey) {
+        self.verifier.rotate(&name(DISPATCHER), key);
+    }
+
+    pub(crate) fn accept(&mut self, leg: Socket) {
+        self.unidentified.push((leg, Vec::new()));
+    }
+
+    pub(crate) fn on_message(&mut self, message: &Message) {
+        match message {
+            Message::Ship(shipped) => self.on_ship(shipped),
+            Message::Rest(rest) => {
+                for arrival in self.held.iter_mut().filter(|arrival| arrival.id() == rest.connection) {
+                    arrival.on_rest(rest);
+                }
+            }
+            Message::ToAgent(message) => self.on_order(message),
+            Message::ToDispatcher(_) => {}
+        }
+        self.held.retain(Arrival::is_held);
+    }
+
+    fn on_order(&mut self, message: &DispatcherToAgent) {
+        match message {
+            DispatcherToAgent::Leave(leave) => {
+                for owned in &mut self.owned {
+                    if let (Owned::Serving(serving), Some(target)) = (owned, &leave.target)
+                        && serving.id() == leave.connection
+                    {
+                        serving.leave(target.clone());
+                    }
+                }
+            }
+            DispatcherToAgent::Freeze(freeze) => {
+                let event = SourceEvent::Freeze { epoch: freeze.epoch, rx_offset: freeze.rx_offset };
+                self.tell_source(freeze.connection, &event);
+            }
+            DispatcherToAgent::Committed(decided) => {
+                self.tell_source(decided.connection, &SourceEvent::Committed(decided.epoch));
+            }
+            DispatcherToAgent::LegKept(kept) => self.on_leg_kept(kept),
+            DispatcherToAgent::Aborted(aborted) => {
+                let (epoch, reason) = (aborted.epoch, aborted.reason);
+                self.tell_source(aborted.connection, &SourceEvent::Aborted(epoch, reason));
+                self.tell_target(aborted.connection, &TargetEvent::Aborted(epoch));
+            }
+            DispatcherToAgent::Gone(connection) => {
+                self.tell_source(*connection, &SourceEvent::Gone);
+                self.tell_target(*connection, &TargetEvent::Gone);
+            }
+        }
+    }
+
+    /// The end of a connection, or a move.
+    fn on_leg_kept(&mut self, kept: &LegKept) {
+        for owned in &mut self.owned {
+            match owned {
+                Owned::Ending(ending) if ending.about.id == kept.connection && ending.about.tenure == kept.epoch => {
+                    return ending.cut(kept.rx_offset);
+                }
+                Owned::Fenced(departure) if departure.id() == kept.connection => departure.leg_kept(kept.rx_offset),
+                _ => {}
+            }
+        }
+        self.tell_source(kept.connection, &SourceEvent::Committed(kept.epoch));
+    }
+
+    /// The later departure replaces an earlier one of the same connection.
+    fn tell_source(&mut self, id: ConnectionId, event: &SourceEvent) {
+        let departures = self.owned.iter_mut().filter_map(|owned| match owned {
+            Owned::Fenced(departure) if departure.id() == id => Some(departure),
+            _ => None,
+        });
+        if let Some(departure) = departures.max_by_key(|departure| departure.tenure()) {
+            departure.handle(event.clone());
+        }
+    }
+
+    fn tell_target(&mut self, id: ConnectionId, event: &TargetEvent) {
+        for arrival in self.held.iter_mut().filter(|arrival| arrival.id() == id) {
+            arrival.handle(event);
+        }
+    }
+
+    fn on_ship(&mut self, shipped: &crate::message::Shipped) {
+        let (id, epoch) = (shipped.ship.connection, shipped.ship.epoch);
+        let is_held = self.held.iter().any(|arrival| arrival.id() == id && arrival.epoch() >= epoch);
+        let is_owned = self.owned.iter().any(|owned| owned.about().id == id && owned.about().last >= epoch);
+        if is_held || is_owned {
+            return;
+        }
+        self.held.retain(|arrival| arrival.id() != id);
+        self.held.extend(Arrival::hold(&self.site, shipped));
+    }
+
+    /// Continues all connections as far as possible.
+    pub(crate) fn step(&mut self) {
+        self.read_prefaces();
+        let mut cx = Context::from_waker(Waker::noop());
+        let owned = std::mem::take(&mut self.owned);
+        for owned in owned {
+            let (owned, free) = owned.step(&mut cx);
+            self.owned.extend(owned);
+            if let Some(leg) = free.filter(|leg| leg.write(&[LEG_FREE]).is_ok_and(|written| written == 1)) {
+                self.unidentified.push((leg, Vec::new()));
+            }
+        }
+        for arrival in &mut self.held {
+            arrival.expire();
+        }
+        self.held.retain(Arrival::is_held);
+        self.schedule_wake();
+    }
+
+    fn schedule_wake(&mut self) {
+        let now = self.site.network.now();
+        let deadlines = self.owned.iter().map(Owned::deadline).chain(self.held.iter().map(Arrival::deadline));
+        let Some(first) = deadlines.min() else { return };
+        if self.wakes.is_none_or(|wakes| wakes <= now || first < wakes) {
+            self.wakes = Some(first);
+            self.site.network.wake_in(self.site.node, first.saturating_sub(now));
+        }
+    }
+
+    fn read_prefaces(&mut self) {
+        let waiting = std::mem::take(&mut self.unidentified);
+        for (mut leg, mut received) in waiting {
+            let has_ended = loop {
+                match leg.read(PREFACE_LEN_MAX) {
+                    Some(Ok(bytes)) if !bytes.is_empty() => received.extend(bytes),
+                    Some(_) => break true,
+                    None => break false,
+                }
+            };
+            match self.verifier.verify(&received) {
+                Ok(Some(accepted)) => {
+                    leg.reset_on_close();
+                    self.begin(leg, &accepted, &received[accepted.len..]);
+                }
+                Ok(None) if !has_ended => self.unidentified.push((leg, received)),
+                Ok(None) => {}
+                Err(error) => self.site.network.note(|| format!("{} refuses a leg: {error}", self.site.node)),
+            }
+        }
+    }
+
+    fn begin(&mut self, leg: Socket, Accepted { preface, .. }: &Accepted, surplus: &[u8]) {
+        let id = preface.connection;
+        match &preface.kind {
+            Kind::New { bulk } => {
+                let connection = established(u64::from(preface.client.port()), Side::Server);
+                let parts =
+                    Parts { unopened: surplus.to_vec(), received: surplus.len() as u64, ..Parts::new(leg, connection) };
+                let about = About { id, client: preface.client, tenure: Epoch(0), last: Epoch(0), key: 0 };
+                let stream = LegStream::new(TlsStream::from_parts(parts));
+                let mut serving = Serving::new(self.site.clone(), about, stream);
+                if let Some(target) = bulk.clone().filter(|target| *target != name(self.site.node)) {
+                    serving.leave(target);
+                }
+                self.owned.push(Owned::Serving(Box::new(serving)));
+            }
+            Kind::Commit { rx_offset, tail_offset } => {
+                let (epoch, rx_offset, tail_offset) = (preface.epoch, *rx_offset, *tail_offset);
+                let committed = TargetEvent::Committed { epoch, rx_offset, tail_offset };
+                let at = self.held.iter_mut().position(|arrival| arrival.id() == id && arrival.activates(&committed));
+                match at.map(|at| self.held.remove(at)) {
+                    Some(arrival) => {
+                        self.site.network.note(|| format!("{} activates {id} {epoch}", self.site.node));
+                        self.owned.push(Owned::Serving(Box::new(arrival.into_serving(leg, surplus))));
+                    }
+                    None => self.site.network.note(|| format!("{} does not hold {id} {epoch}", self.site.node)),
+                }
+            }
+            Kind::Check => {}
+        }
+    }
+}
+
+impl Site {
+    fn send(&self, to: NodeId, message: &Message) {
+        self.network.send(self.node, to, message);
+    }
+
+    fn send_to_dispatcher(&self, message: AgentToDispatcher) {
+        self.send(DISPATCHER, &Message::ToDispatcher(message));
+    }
+}
+
+impl Owned {
+    fn about(&self) -> &About {
+        match self {
+            Self::Serving(serving) => &serving.about,
+            Self::Fenced(departure) => &departure.about,
+            Self::Ending(ending) => &ending.about,
+        }
+    }
+
+    fn deadline(&self) -> Duration {
+        match self {
+            Self::Serving(serving) => serving.deadline(),
+            Self::Fenced(departure) => departure.deadline(),
+            Self::Ending(ending) => ending.deadline(),
+        }
+    }
+
+    /// Continues as far as possible. Returns the connection, if it is still here, or its leg, if that is free.
+    fn step(mut self, cx: &mut Context<'_>) -> (Option<Self>, Option<Socket>) {
+        loop {
+            let step = match self {
+                Self::Serving(serving) => serving.step(cx),
+                Self::Fenced(departure) => departure.step(),
+                Self::Ending(ending) => ending.step(),
+            };
+            self = match step {
+                Step::GoesOn(owned) => owned,
+                Step::Waits(owned) => return (Some(owned), None),
+                Step::Gone => return (None, None),
+                Step::LegFree(leg) => return (None, Some(leg)),
+            };
+        }
+    }
+}

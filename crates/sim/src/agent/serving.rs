@@ -1,0 +1,171 @@
+//! Serves HTTP/1.1 over one connection, until it ends or leaves.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::AsyncWrite;
+use watari_connection::{Connection, Departure as How, End, Pace, Parts, Resume};
+use watari_http1::{Limits, Server};
+use watari_values::{ConnectionId, NodeName};
+use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
+
+use super::ending::Ending;
+use super::source::{Departure, OpenResponse};
+use super::{About, Owned, Site, Step, tls_info};
+use crate::file::Files;
+use crate::tls::LegStream;
+
+/// A connection that this agent serves.
+pub(crate) struct Serving {
+    site: Site,
+    pub(crate) about: About,
+    state: State,
+    /// The agent that the connection has to move to.
+    target: Option<NodeName>,
+    /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
+    announces: Duration,
+}
+
+/// The time between two announcements.
+const ANNOUNCE: Duration = Duration::from_secs(1);
+
+enum State {
+    Http(Box<Connection<LegStream, Files>>),
+    /// HTTP is over, and `close_notify` is sent.
+    Closing(Box<LegStream>),
+}
+
+impl Serving {
+    /// Serves from the first request on.
+    pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
+        let files = Files { network: site.network.clone(), node: site.node };
+        let http = Connection::new(stream, Server::new(Limits::default()), files);
+        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
+    }
+
+    /// Serves on within a response.
+    pub(crate) fn within(site: Site, about: About, parts: Parts<LegStream, Files>) -> Self {
+        let http = Connection::resume(parts);
+        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
+    }
+
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.about.id
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.announces
+    }
+
+    pub(crate) fn leave(&mut self, target: NodeName) {
+        self.target = Some(target);
+    }
+
+    /// Continues as far as possible.
+    pub(super) fn step(mut self: Box<Self>, cx: &mut Context<'_>) -> Step {
+        self.announce();
+        let before = self.stream().tls.connection().tx_sequence();
+        let ended = self.poll(cx);
+        self.note_sealed(before);
+        match ended {
+            Poll::Ready(End::Complete) => self.end(),
+            Poll::Ready(End::Cut(broken)) => {
+                self.site.network.note(|| format!("{} cuts {}: {broken}", self.site.node, self.about.id));
+                Step::Gone
+            }
+            Poll::Pending if self.target.is_some() => self.prepare_to_depart(),
+            Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
+        }
+    }
+
+    /// Records what was sealed since the sequence number was `before`. It counts from 0 under a new key.
+    fn note_sealed(&mut self, before: u64) {
+        let after = self.stream().tls.connection().tx_sequence();
+        let is_new_key = after < before;
+        self.about.key += u64::from(is_new_key);
+        let sealed = if is_new_key { 0..after } else { before..after };
+        self.site.ledger.seal(self.site.node, self.about.id, self.about.key, sealed);
+    }
+
+    fn announce(&mut self) {
+        let now = self.site.network.now();
+        if now >= self.announces {
+            self.announces = now + ANNOUNCE;
+            let established = Established { connection: self.about.id, tls: tls_info() };
+            self.site.send_to_dispatcher(AgentToDispatcher::Established(established));
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        match &mut self.state {
+            State::Http(http) => {
+                // The tail of a previous agent is sent also if nothing follows.
+                let _ = Pin::new(&mut http.stream_mut().tls).poll_flush(cx);
+                http.poll(cx)
+            }
+            State::Closing(stream) => Pin::new(&mut **stream).poll_shutdown(cx).map(|_| End::Complete),
+        }
+    }
+
+    fn stream(&self) -> &LegStream {
+        match &self.state {
+            State::Http(http) => http.stream(),
+            State::Closing(stream) => stream,
+        }
+    }
+
+    /// Sends `close_notify` after the last response. Then announces the end.
+    fn end(self) -> Step {
+        let Self { site, about, state, .. } = self;
+        match state {
+            State::Http(http) => {
+                let state = State::Closing(Box::new(http.into_parts().stream));
+                Step::GoesOn(Owned::Serving(Box::new(Self {
+                    site,
+                    about,
+                    state,
+                    target: None,
+                    announces: Duration::ZERO,
+                })))
+            }
+            State::Closing(stream) => {
+                let parts = stream.tls.into_parts();
+                // Otherwise the leg has failed.
+                if parts.unsent.is_empty() {
+                    Step::GoesOn(Owned::Ending(Box::new(Ending::new(site, about, parts))))
+                } else {
+                    Step::Gone
+                }
+            }
+        }
+    }
+
+    /// Departs if the connection can, also within a response.
+    fn prepare_to_depart(mut self: Box<Self>) -> Step {
+        let State::Http(http) = &mut self.state else { return Step::Waits(Owned::Serving(self)) };
+        match http.departure() {
+            How::Parts => self.depart(None),
+            How::Rest(resume) => self.depart(Some(resume)),
+            How::Response | How::Request => {
+                http.set_pace(Pace::Ahead);
+                Step::Waits(Owned::Serving(self))
+            }
+        }
+    }
+
+    /// Gives the connection away, unless too much would have to travel. `rest` is what the target has to provide.
+    fn depart(self, rest: Option<Resume>) -> Step {
+        let Self { site, about, state, target, .. } = self;
+        let (State::Http(http), Some(target)) = (state, target) else { return Step::Gone };
+        let Parts { stream, service, http, opened, unwritten, responding } = http.into_parts();
+        let mut tls = stream.tls.into_parts();
+        tls.opened.splice(..0, opened);
+        let response = OpenResponse { service, http, unwritten, responding, rest };
+        let departure = Departure::new(site, about, tls, response);
+        if departure.opened.len() > OPENED_LEN_MAX || departure.unsent.len() > TAIL_LEN_MAX {
+            return Step::Waits(Owned::Serving(Box::new(departure.stay())));
+        }
+        Step::GoesOn(Owned::Fenced(Box::new(departure.begin(target))))
+    }
+}

@@ -1,0 +1,194 @@
+//! Holds a shipped connection until the dispatcher decides. Drives [`watari_handoff::Target`].
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::RANGE;
+use watari_connection::{CannotResume, Parts as HttpParts, Responding};
+use watari_handoff::{Target, TargetAction, TargetEvent};
+use watari_http1::Server;
+use watari_record::Connection;
+use watari_stream::{Parts, TlsStream};
+use watari_values::{AbortReason, ConnectionId, Epoch};
+use watari_wire::{AgentToDispatcher, Held, Refused, Rest};
+
+use super::serving::Serving;
+use super::source::import;
+use super::{About, HOLD, Site};
+use crate::file::{FileBody, Files};
+use crate::message::{ResponseRest, Shipped};
+use crate::sabotage::Sabotage;
+use crate::socket::Socket;
+use crate::tls::LegStream;
+
+/// A held connection. It must not seal yet.
+pub(crate) struct Arrival {
+    site: Site,
+    target: Target,
+    connection: Connection,
+    about: About,
+    opened: Vec<u8>,
+    unopened: Vec<u8>,
+    tail: Vec<u8>,
+    rx_offset: u64,
+    tail_offset: u64,
+    http: Option<Server>,
+    unwritten: Vec<u8>,
+    responding: Option<Responding<FileBody>>,
+    digest: [u8; 32],
+    expires: Duration,
+}
+
+impl Arrival {
+    /// Holds a shipped connection, or refuses it.
+    pub(super) fn hold(site: &Site, shipped: &Shipped) -> Option<Self> {
+        let Shipped { ship, http, unwritten, rest, key } = shipped;
+        let (http, is_usable) = match http.as_ref().map(|http| import(http)) {
+            None => (None, true),
+            Some(http) => (http.clone(), http.is_some()),
+        };
+        let responding = responding(site, rest);
+        let connection = Connection::import(ship.state.as_slice()).ok().filter(|_| is_usable);
+        let (Some(mut connection), Ok(responding)) = (connection, responding) else {
+            let (connection, epoch, reason) = (ship.connection, ship.epoch, AbortReason::BadState);
+            site.send_to_dispatcher(AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
+            return None;
+        };
+        if site.sabotage == Some(Sabotage::TargetSealsWhenHeld) {
+            connection = seal_early(site, (ship.connection, *key), connection, ship.state.as_slice())?;
+        }
+        let mut actions = Vec::new();
+        let mut arrival = Self {
+            target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, &mut actions),
+            connection,
+            about: About { id: ship.connection, client: ship.client, tenure: ship.epoch, last: ship.epoch, key: *key },
+            opened: ship.opened.as_slice().to_vec(),
+            unopened: ship.rest.as_slice().to_vec(),
+            tail: ship.tail.clone(),
+            rx_offset: ship.rx_offset,
+            tail_offset: ship.tail_offset,
+            http,
+            unwritten: unwritten.clone(),
+            responding,
+            digest: ship.digest(),
+            expires: site.network.now() + HOLD,
+            site: site.clone(),
+        };
+        arrival.carry_out(&actions);
+        Some(arrival)
+    }
+
+    pub(super) fn id(&self) -> ConnectionId {
+        self.about.id
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.target.epoch()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.target.is_held()
+    }
+
+    pub(super) fn deadline(&self) -> Duration {
+        self.expires
+    }
+
+    pub(super) fn handle(&mut self, event: &TargetEvent) {
+        let mut actions = Vec::new();
+        self.target.handle(event, &mut actions);
+        self.carry_out(&actions);
+    }
+
+    pub(super) fn expire(&mut self) {
+        if self.site.network.now() >= self.expires {
+            self.handle(&TargetEvent::Expired);
+        }
+    }
+
+    pub(super) fn on_rest(&mut self, rest: &Rest) {
+        let (epoch, from_offset, len) = (rest.epoch, rest.from_offset, rest.bytes.len() as u64);
+        let mut actions = Vec::new();
+        self.target.handle(&TargetEvent::Rest { epoch, from_offset, len }, &mut actions);
+        if actions.contains(&TargetAction::Keep) {
+            let is_lost = self.site.sabotage == Some(Sabotage::RestLost);
+            self.unopened.extend(rest.bytes.iter().map(|byte| if is_lost { 0 } else { *byte }));
+            self.rx_offset += len;
+        }
+        self.carry_out(&actions);
+    }
+
+    /// Whether this commit makes this agent the owner of the connection.
+    pub(super) fn activates(&mut self, committed: &TargetEvent) -> bool {
+        let mut actions = Vec::new();
+        self.target.handle(committed, &mut actions);
+        actions == [TargetAction::Activate]
+    }
+
+    pub(super) fn into_serving(self, leg: Socket, surplus: &[u8]) -> Serving {
+        let mut unopened = self.unopened;
+        unopened.extend_from_slice(surplus);
+        let tail = if self.site.sabotage == Some(Sabotage::TailNotSent) { Vec::new() } else { self.tail };
+        let parts = Parts {
+            io: leg,
+            connection: self.connection,
+            opened: self.opened,
+            received: self.rx_offset + surplus.len() as u64,
+            unopened,
+            unsent: tail,
+            sent: self.tail_offset,
+        };
+        let stream = LegStream::new(TlsStream::from_parts(parts));
+        let Some(http) = self.http else { return Serving::new(self.site, self.about, stream) };
+        let service = Files { network: self.site.network.clone(), node: self.site.node };
+        let (unwritten, responding) = (self.unwritten, self.responding);
+        let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
+        Serving::within(self.site, self.about, parts)
+    }
+
+    fn carry_out(&mut self, actions: &[TargetAction]) {
+        let connection = self.about.id;
+        for action in actions {
+            match *action {
+                TargetAction::Held { epoch, rx_offset, tail_offset } => {
+                    let held = Held { connection, epoch, rx_offset, tail_offset, digest: self.digest };
+                    self.site.send_to_dispatcher(AgentToDispatcher::Held(held));
+                }
+                TargetAction::Refuse(epoch, reason) => {
+                    self.site.send_to_dispatcher(AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
+                }
+                TargetAction::Keep | TargetAction::Activate | TargetAction::RefuseLeg | TargetAction::Drop => {}
+            }
+        }
+    }
+}
+
+/// The rest of a response: as it was shipped, or from this agent's copy of the file.
+fn responding(site: &Site, rest: &ResponseRest) -> Result<Option<Responding<FileBody>>, CannotResume> {
+    let files = Files { network: site.network.clone(), node: site.node };
+    let (body, pending, resume) = match rest {
+        ResponseRest::None => return Ok(None),
+        ResponseRest::Bytes(bytes) => (files.body(0, 0, 0), bytes.clone(), None),
+        ResponseRest::Part(resume) => {
+            let request = resume.request()?;
+            let response = files.respond(request.uri().path(), request.headers().get(RANGE));
+            (resume.accept(response)?, Bytes::new(), Some(resume.clone()))
+        }
+    };
+    Ok(Some(Responding { body, position: 0, pending, skip: 0, resume }))
+}
+
+/// The broken target: seals a piece before the decision.
+fn seal_early(
+    site: &Site,
+    (id, key): (ConnectionId, u64),
+    mut connection: Connection,
+    state: &[u8],
+) -> Option<Connection> {
+    let before = connection.tx_sequence();
+    let mut sealed = Vec::new();
+    connection.seal(&[IoSlice::new(b"early")], usize::MAX, &mut sealed).ok()?;
+    site.ledger.seal(site.node, id, key, before..connection.tx_sequence());
+    Connection::import(state).ok()
+}

@@ -1,0 +1,299 @@
+//! A client: it asks for files and checks every byte.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use watari_record::Side;
+use watari_stream::TlsStream;
+
+use crate::file::{byte, path};
+use crate::network::{Network, NodeId};
+use crate::socket::Socket;
+use crate::tls::established;
+
+/// How a client behaves.
+#[derive(Clone)]
+pub(crate) struct Habits {
+    pub(crate) requests: Vec<Ask>,
+    /// The client sends each request without waiting for the response before it.
+    pub(crate) pipelines: bool,
+    /// The client ends its stream behind the last request, and reads on.
+    pub(crate) half_closes: bool,
+    /// The client changes its keys after each response, and asks the agent for new ones.
+    pub(crate) updates_keys: bool,
+    /// The most bytes of one read, and the pause after it.
+    pub(crate) reads: (usize, Duration),
+    /// The client reads nothing for this long, once, after so many bytes of content.
+    pub(crate) stall: Option<(u64, Duration)>,
+    /// The pause before each request.
+    pub(crate) pause: Duration,
+}
+
+/// One request of a client.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) file: u64,
+    pub(crate) len: u64,
+    pub(crate) is_upload: bool,
+}
+
+/// How a connection ended for its client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Complete,
+    /// The end was no clean one.
+    Cut,
+    /// The client has reset the connection.
+    Vanished,
+}
+
+pub(crate) struct Client {
+    network: Network,
+    node: NodeId,
+    number: u64,
+    /// `None` after the end.
+    tls: Option<TlsStream<Socket>>,
+    habits: Habits,
+    /// The request whose response is read.
+    current: usize,
+    /// The requests that were begun.
+    begun: usize,
+    state: State,
+    /// Requests that are not sent.
+    unsent: Vec<u8>,
+    /// The client has sent `close_notify` and FIN.
+    has_ended: bool,
+    read_again: Duration,
+    content: u64,
+    fate: Option<Fate>,
+}
+
+enum State {
+    Pausing(Duration),
+    Head(Vec<u8>),
+    Body(u64),
+    /// All is read. The client ends its stream.
+    Done,
+}
+
+impl Client {
+    pub(crate) fn new(network: Network, node: NodeId, number: u64, socket: Socket, habits: Habits) -> Self {
+        let tls = TlsStream::new(socket, established(number, Side::Client));
+        let state = State::Pausing(network.now() + habits.pause);
+        Self {
+            network,
+            node,
+            number,
+            tls: Some(tls),
+            habits,
+            current: 0,
+            begun: 0,
+            state,
+            unsent: Vec::new(),
+            has_ended: false,
+            read_again: Duration::ZERO,
+            content: 0,
+            fate: None,
+        }
+    }
+
+    pub(crate) fn fate(&self) -> Option<&Fate> {
+        self.fate.as_ref()
+    }
+
+    pub(crate) fn vanish(&mut self) {
+        if self.fate.is_none() {
+            self.end(Fate::Vanished);
+        }
+    }
+
+    pub(crate) fn step(&mut self) {
+        while self.fate.is_none() && self.step_once() {}
+    }
+
+    /// Returns whether more may be possible at once.
+    fn step_once(&mut self) -> bool {
+        let now = self.network.now();
+        if let State::Pausing(until) = self.state {
+            if let Some(left) = until.checked_sub(now).filter(|left| !left.is_zero()) {
+                self.network.wake_in(self.node, left);
+                return false;
+            }
+            let end = if self.habits.pipelines { self.habits.requests.len() } else { self.current + 1 };
+            while self.begun < end {
+                self.begin();
+            }
+            self.state = State::Head(Vec::new());
+        }
+        self.send();
+        if now < self.read_again {
+            return false;
+        }
+        self.read()
+    }
+
+    fn begin(&mut self) {
+        let Ask { file, len, is_upload } = self.habits.requests[self.begun];
+        self.begun += 1;
+        let path = path(file, len);
+        if is_upload {
+            let head = format!("PUT {path} HTTP/1.1\r\nHost: site.test\r\nContent-Length: {len}\r\n\r\n");
+            self.unsent.extend(head.bytes());
+            self.unsent.extend((0..len).map(|offset| byte(file, offset)));
+        } else {
+            self.unsent.extend(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").bytes());
+        }
+    }
+
+    fn send(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        let mut cx = Context::from_waker(Waker::noop());
+        while !self.unsent.is_empty() {
+            let Poll::Ready(Ok(taken)) = Pin::new(&mut *tls).poll_write(&mut cx, &self.unsent) else { break };
+            self.unsent.drain(..taken);
+        }
+        let is_last = self.begun == self.habits.requests.len() && self.unsent.is_empty();
+        let ends = matches!(self.state, State::Done) || (self.habits.half_closes && is_last);
+        if !ends {
+            let _ = Pin::new(&mut *tls).poll_flush(&mut cx);
+        } else if !self.has_ended && Pin::new(&mut *tls).poll_shutdown(&mut cx).is_ready() {
+            tls.io().shut_down();
+            self.has_ended = true;
+        }
+    }
+
+    fn read(&mut self) -> bool {
+        let (len_max, pause) = self.habits.reads;
+        let Some(tls) = &mut self.tls else { return false };
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut buffer = vec![0; len_max];
+        let mut read = ReadBuf::new(&mut buffer);
+        match Pin::new(tls).poll_read(&mut cx, &mut read) {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(())) if read.filled().is_empty() => self.on_clean_end(),
+            Poll::Ready(Ok(())) => {
+                let plaintext = read.filled().to_vec();
+                self.take(&plaintext);
+                self.pause_reading(pause);
+            }
+            Poll::Ready(Err(error)) => self.on_error(&error),
+        }
+        true
+    }
+
+    fn pause_reading(&mut self, pause: Duration) {
+        let mut pause = pause;
+        if let Some((after, long)) = self.habits.stall.filter(|(after, _)| self.content >= *after) {
+            self.network.note(|| format!("client {} stalls after {after}", self.number));
+            self.habits.stall = None;
+            pause = long;
+        }
+        if pause > Duration::ZERO {
+            self.read_again = self.network.now() + pause;
+            self.network.wake_in(self.node, pause);
+        }
+    }
+
+    /// Takes plaintext, and checks it.
+    fn take(&mut self, plaintext: &[u8]) {
+        if plaintext.is_empty() {
+            return;
+        }
+        match &mut self.state {
+            State::Head(head) => {
+                head.extend_from_slice(plaintext);
+                let Some(at) = head.windows(4).position(|end| end == b"\r\n\r\n") else { return };
+                let rest = head.split_off(at + 4);
+                let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+                self.on_head(&head);
+                self.take(&rest);
+            }
+            State::Body(position) => {
+                let Ask { file, len, .. } = self.habits.requests[self.current];
+                let (body, rest) = plaintext.split_at(plaintext.len().min((len - *position) as usize));
+                if let Some((at, _)) = (*position..).zip(body).find(|(offset, got)| byte(file, *offset) != **got) {
+                    return self.network.violation(format!("client {} got a wrong byte at {at}", self.number));
+                }
+                *position += body.len() as u64;
+                self.content += body.len() as u64;
+                if *position == len {
+                    self.on_response();
+                    self.take(rest);
+                }
+            }
+            State::Pausing(_) | State::Done => {
+                self.network.violation(format!("client {} got bytes that it has not asked for", self.number));
+            }
+        }
+    }
+
+    fn on_head(&mut self, head: &str) {
+        let Ask { len, is_upload, .. } = self.habits.requests[self.current];
+        let is_right = if is_upload {
+            head.starts_with("http/1.1 204 ")
+        } else {
+            head.starts_with("http/1.1 200 ") && head.contains(&format!("content-length: {len}\r\n"))
+        };
+        if !is_right {
+            self.network.violation(format!("client {} got another head: {head}", self.number));
+        }
+        self.state = State::Body(0);
+        if is_upload {
+            self.on_response();
+        }
+    }
+
+    fn on_response(&mut self) {
+        self.network.note(|| format!("client {} has response {}", self.number, self.current));
+        self.current += 1;
+        if let Some(tls) = self.tls.as_mut().filter(|_| self.habits.updates_keys && !self.has_ended) {
+            // Fails once the client has sent `close_notify`.
+            let _ = tls.update_keys(true);
+        }
+        if self.current < self.habits.requests.len() {
+            let pause = State::Pausing(self.network.now() + self.habits.pause);
+            self.state = if self.habits.pipelines { State::Head(Vec::new()) } else { pause };
+            return;
+        }
+        self.state = State::Done;
+    }
+
+    /// `close_notify` has come.
+    fn on_clean_end(&mut self) {
+        if !matches!(self.state, State::Done) {
+            self.network.violation(format!("client {} got a clean end of a cut stream", self.number));
+        }
+        self.end(Fate::Complete);
+    }
+
+    fn on_error(&mut self, error: &io::Error) {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset => {}
+            // The dispatcher may end TCP only after the agent has ended TLS.
+            io::ErrorKind::UnexpectedEof => {
+                self.network.violation(format!("client {} got a FIN without close_notify", self.number));
+            }
+            _ => self.network.violation(format!("client {}: {error:?}", self.number)),
+        }
+        // All that it has asked for is here.
+        self.end(if matches!(self.state, State::Done) { Fate::Complete } else { Fate::Cut });
+    }
+
+    fn end(&mut self, fate: Fate) {
+        self.network.note(|| format!("client {}: {fate:?}", self.number));
+        self.network.count(|figures| match fate {
+            Fate::Complete => figures.complete += 1,
+            Fate::Cut => figures.cut += 1,
+            Fate::Vanished => figures.vanished += 1,
+        });
+        if let Some(tls) = self.tls.take()
+            && fate != Fate::Vanished
+        {
+            tls.into_parts().io.fin_on_close();
+        }
+        self.fate = Some(fate);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a seed makes of a run.
+
+use std::time::Duration;
+
+use crate::client::{Ask, Habits};
+use crate::network::{Disturbance, Links, NodeId};
+use crate::random::Random;
+
+/// The plan of a run.
+pub(crate) struct Plan {
+    pub(crate) agents: usize,
+    /// When each client connects, and its habits.
+    pub(crate) clients: Vec<(Duration, Habits)>,
+    pub(crate) links: Links,
+    pub(crate) disturbances: Vec<(Duration, Disturbance)>,
+    /// No node crashes, and no client leaves: every client has to get everything.
+    pub(crate) is_harmless: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x5eed_0000_0000_0000);
+        let random = &mut random;
+        let is_harmless = random.one_in(2);
+        let agents = random.within(2..5) as usize;
+        let clients: Vec<_> = (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random))).collect();
+        let are_calm = is_harmless && random.one_in(2);
+        let links = Links {
+            are_calm,
+            lost: if are_calm { 0 } else { [0, 3, 10][random.below(3) as usize] },
+            repeated: if are_calm { 0 } else { [0, 3, 10][random.below(3) as usize] },
+            delay_ms_max: random.within(1..300),
+        };
+        let mut plan = Self { agents, clients, links, disturbances: Vec::new(), is_harmless };
+        let end_ms = random.within(500..8000);
+        let moves = random.within(5..300);
+        // Some runs have fast links and many moves.
+        let is_busy = random.one_in(4);
+        let moves = if is_busy { 10 * moves } else { moves };
+        plan.links.delay_ms_max = if is_busy { 3 } else { plan.links.delay_ms_max };
+        let moves = (0..moves).map(|_| (random.millis(0..end_ms), Disturbance::Move));
+        plan.disturbances.extend(moves);
+        if !are_calm {
+            plan.add_pauses(random, end_ms);
+        }
+        if !is_harmless {
+            plan.add_faults(random, end_ms);
+        }
+        plan
+    }
+
+    /// Nodes that stall and links that are cut for less time than a decision may take.
+    fn add_pauses(&mut self, random: &mut Random, end_ms: u64) {
+        for _ in 0..random.below(4) {
+            let (node, at) = (random.below(self.agents as u64 + 1) as NodeId, random.millis(0..end_ms));
+            self.disturbances.push((at, Disturbance::Stall(node, at + random.millis(1..1000))));
+        }
+        for _ in 0..random.below(4) {
+            let at = random.millis(0..end_ms);
+            self.disturbances.push((at, partition(random, self.agents, at + Duration::from_secs(1))));
+        }
+    }
+
+    fn add_faults(&mut self, random: &mut Random, end_ms: u64) {
+        for _ in 0..random.below(4) {
+            // The dispatcher seldom.
+            let nodes = if random.one_in(6) { 0..1 } else { 1..self.agents as u64 + 1 };
+            let (node, at) = (random.within(nodes) as NodeId, random.millis(0..end_ms));
+            self.disturbances.push((at, Disturbance::Crash(node)));
+            self.disturbances.push((at + random.millis(1..3000), Disturbance::Restart(node)));
+        }
+        for _ in 0..random.below(3) {
+            let (node, at) = (random.below(self.agents as u64 + 1) as NodeId, random.millis(0..end_ms));
+            self.disturbances.push((at, Disturbance::Stall(node, at + random.millis(1..15_000))));
+        }
+        for _ in 0..random.below(3) {
+            let at = random.millis(0..end_ms);
+            let until = at + random.millis(1..15_000);
+            self.disturbances.push((at, partition(random, self.agents, until)));
+        }
+        for client in 0..self.clients.len() {
+            if random.one_in(4) {
+                self.disturbances.push((random.millis(0..end_ms), Disturbance::Vanish(self.agents + 1 + client)));
+            }
+        }
+    }
+}
+
+fn partition(random: &mut Random, agents: usize, until: Duration) -> Disturbance {
+    let [a, b] = [0, 1].map(|_| random.below(agents as u64 + 1) as NodeId);
+    Disturbance::Partition(a, b, until)
+}
+
+fn habits(random: &mut Random) -> Habits {
+    let requests = (0..random.within(1..8)).map(|_| ask(random)).collect();
+    let is_slow = !random.one_in(3);
+    let reads =
+        if is_slow { (random.within(500..8000) as usize, random.millis(1..10)) } else { (16_384, Duration::ZERO) };
+    let stall = random.one_in(2).then(|| (random.below(500_000), random.millis(1..5000)));
+    Habits {
+        requests,
+        pipelines: random.one_in(3),
+        half_closes: random.one_in(4),
+        updates_keys: random.one_in(4),
+        reads,
+        stall,
+        pause: random.millis(0..300),
+    }
+}
+
+fn ask(random: &mut Random) -> Ask {
+    let file = random.below(1 << 32);
+    let len = if random.one_in(3) { random.within(1..3000) } else { random.within(270_000..500_000) };
+    Ask { file, len, is_upload: random.one_in(4) }
+}

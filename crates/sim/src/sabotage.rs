@@ -1,0 +1,44 @@
+//! Broken variants of the rules, which the simulation has to find.
+
+/// A rule that a part of the cluster breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The dispatcher commits although the target has not reported that it holds the connection.
+    CommitWithoutHeld,
+    /// The source serves on although the dispatcher has committed.
+    SourceThawsAfterCommit,
+    /// The source serves on if the decision takes long.
+    SourceThawsByTimeout,
+    /// The source takes the abort of an earlier attempt for one of the present attempt.
+    SourceIgnoresEpochs,
+    /// The target loses the rest that follows a freeze.
+    RestLost,
+    /// The target does not send the tail.
+    TailNotSent,
+    /// The target seals before the decision.
+    TargetSealsWhenHeld,
+    /// The dispatcher ends the stream to the client cleanly when the owner's leg ends.
+    LegEndIsCleanEnd,
+    /// The dispatcher reads the source's bytes only as fast as the client takes them.
+    MoveWaitsForClient,
+    /// The dispatcher drops at a commit what waits for the client.
+    UndeliveredDropped,
+    /// The dispatcher drops at a commit what waits for the owner.
+    ClientBytesDropped,
+}
+
+impl Sabotage {
+    pub const ALL: [Self; 11] = [
+        Self::CommitWithoutHeld,
+        Self::SourceThawsAfterCommit,
+        Self::SourceThawsByTimeout,
+        Self::SourceIgnoresEpochs,
+        Self::RestLost,
+        Self::TailNotSent,
+        Self::TargetSealsWhenHeld,
+        Self::LegEndIsCleanEnd,
+        Self::MoveWaitsForClient,
+        Self::UndeliveredDropped,
+        Self::ClientBytesDropped,
+    ];
+}

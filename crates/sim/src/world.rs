@@ -1,0 +1,255 @@
+//! Runs a plan.
+
+use std::time::Duration;
+
+use watari_values::SecretBytes;
+use watari_wire::LegKey;
+
+use crate::agent::{Agent, DISPATCHER, Site};
+use crate::client::{Client, Fate};
+use crate::dispatcher::Dispatcher;
+use crate::ledger::Ledger;
+use crate::message::Message;
+use crate::network::{Disturbance, Event, Figures, Network, NodeId, Trace};
+use crate::plan::Plan;
+use crate::random::{Random, mix};
+use crate::sabotage::Sabotage;
+
+/// No run takes longer, in virtual time.
+const END: Duration = Duration::from_mins(5);
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub seed: u64,
+    /// The invariants that did not hold. The run ends at the first one.
+    pub violations: Vec<String>,
+    pub trace: Trace,
+    pub figures: Figures,
+}
+
+/// Runs a seed. Traces only a digest.
+pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
+    World::new(seed, sabotage, false).run()
+}
+
+/// Runs a seed, and returns a line for each thing that happened.
+pub fn run_traced(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
+    World::new(seed, sabotage, true).run()
+}
+
+struct World {
+    seed: u64,
+    sabotage: Option<Sabotage>,
+    network: Network,
+    ledger: Ledger,
+    is_harmless: bool,
+    dispatcher: Option<Dispatcher>,
+    /// `agents[0]` is node 1.
+    agents: Vec<Option<Agent>>,
+    clients: Vec<Client>,
+    /// Clients that have not connected yet.
+    coming: Vec<(Duration, crate::client::Habits)>,
+    stalled: Vec<Duration>,
+    starts: u32,
+}
+
+impl World {
+    fn new(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
+        let plan = Plan::new(seed);
+        let network = Network::new(seed, plan.links, traced);
+        let mut world = Self {
+            seed,
+            sabotage,
+            ledger: Ledger::new(network.clone()),
+            is_harmless: plan.is_harmless,
+            dispatcher: None,
+            agents: (0..plan.agents).map(|_| None).collect(),
+            clients: Vec::new(),
+            coming: plan.clients,
+            stalled: vec![Duration::ZERO; 1 + plan.agents],
+            starts: 0,
+            network,
+        };
+        world.coming.sort_by_key(|(at, _)| *at);
+        for node in 0..=plan.agents {
+            world.start(node);
+        }
+        for client in 0..world.coming.len() {
+            world.network.schedule(world.coming[client].0, Event::Wake(1 + plan.agents + client));
+        }
+        for (at, disturbance) in plan.disturbances {
+            world.network.schedule(at, Event::Disturb(disturbance));
+        }
+        world
+    }
+
+    fn run(mut self) -> Outcome {
+        while let Some(event) = self.network.next() {
+            if self.network.now() > END || !self.network.violations().is_empty() {
+                break;
+            }
+            if let Some(node) = self.on_event(event) {
+                self.step(node);
+            }
+        }
+        self.check_end();
+        let violations = self.network.violations();
+        let figures = self.network.figures();
+        Outcome { seed: self.seed, violations, trace: self.network.take_trace(), figures }
+    }
+
+    /// Returns the node that has to look at its state.
+    fn on_event(&mut self, event: Event) -> Option<NodeId> {
+        match event {
+            Event::Wake(node) => Some(node),
+            Event::Segment { end, segment } => self.network.arrive(end, segment),
+            Event::Disturb(disturbance) => self.disturb(disturbance),
+            Event::Message { to, .. } | Event::Accept { at: to, .. } if self.network.is_down(to) => None,
+            Event::Message { to, .. } | Event::Accept { at: to, .. } if self.stalled[to] > self.network.now() => {
+                self.network.schedule(self.stalled[to], event);
+                None
+            }
+            Event::Message { from, to, message } => {
+                self.deliver(from, to, &message);
+                Some(to)
+            }
+            Event::Accept { at, socket, client } => {
+                // What is not accepted is dropped, and so reset.
+                if at == DISPATCHER {
+                    if let Some(dispatcher) = &mut self.dispatcher {
+                        dispatcher.accept(client, socket);
+                    }
+                } else if let Some(agent) = &mut self.agents[at - 1] {
+                    agent.accept(socket);
+                }
+                Some(at)
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: &Message) {
+        match (message, &mut self.dispatcher) {
+            (Message::ToDispatcher(message), Some(dispatcher)) => dispatcher.on_message(from, message),
+            (Message::ToDispatcher(_), None) => {}
+            _ => {
+                if let Some(agent) = &mut self.agents[to - 1] {
+                    agent.on_message(message);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, node: NodeId) {
+        let agents = self.agents.len();
+        if node > agents {
+            return self.step_client(node - agents - 1);
+        }
+        if self.stalled[node] > self.network.now() {
+            return self.network.schedule(self.stalled[node], Event::Wake(node));
+        }
+        match (node, &mut self.dispatcher) {
+            (DISPATCHER, Some(dispatcher)) => dispatcher.step(),
+            (DISPATCHER, None) => {}
+            (node, _) => self.agents[node - 1].iter_mut().for_each(Agent::step),
+        }
+    }
+
+    fn step_client(&mut self, client: usize) {
+        if client == self.clients.len() && client < self.coming.len() {
+            let (node, number) = (1 + self.agents.len() + client, client as u64 + 1);
+            let socket = self.network.connect(node, DISPATCHER, number);
+            let habits = self.coming[client].1.clone();
+            self.clients.push(Client::new(self.network.clone(), node, number, socket, habits));
+        }
+        if let Some(client) = self.clients.get_mut(client) {
+            client.step();
+        }
+    }
+
+    fn disturb(&mut self, disturbance: Disturbance) -> Option<NodeId> {
+        if disturbance != Disturbance::Move {
+            self.network.note(|| format!("{disturbance:?}"));
+        }
+        match disturbance {
+            Disturbance::Move => {
+                let agents: Vec<_> = (1..=self.agents.len()).collect();
+                let is_stalled = self.stalled[DISPATCHER] > self.network.now();
+                if let Some(dispatcher) = self.dispatcher.as_mut().filter(|_| !is_stalled) {
+                    dispatcher.order_move(&agents);
+                }
+            }
+            Disturbance::Crash(node) => self.crash(node),
+            Disturbance::Restart(node) if self.network.is_down(node) => self.start(node),
+            Disturbance::Restart(_) => {}
+            Disturbance::Stall(node, until) => self.stalled[node] = self.stalled[node].max(until),
+            Disturbance::Partition(a, b, until) => self.network.partition(a, b, until),
+            Disturbance::Vanish(node) => {
+                if let Some(client) = self.clients.get_mut(node - 1 - self.agents.len()) {
+                    client.vanish();
+                }
+            }
+        }
+        None
+    }
+
+    /// Ends a process. The kernel closes its sockets.
+    fn crash(&mut self, node: NodeId) {
+        self.network.set_down(node, true);
+        self.stalled[node] = Duration::ZERO;
+        if node == DISPATCHER {
+            self.dispatcher = None;
+        } else {
+            self.agents[node - 1] = None;
+            if let Some(dispatcher) = &mut self.dispatcher {
+                dispatcher.link_down(node);
+            }
+        }
+    }
+
+    fn start(&mut self, node: NodeId) {
+        self.network.set_down(node, false);
+        self.starts += 1;
+        let (network, ledger, sabotage) = (self.network.clone(), self.ledger.clone(), self.sabotage);
+        if node == DISPATCHER {
+            self.dispatcher = Some(Dispatcher::new(network, u64::from(self.starts), sabotage));
+            (1..=self.agents.len()).for_each(|agent| self.exchange_key(agent));
+        } else {
+            self.agents[node - 1] = Some(Agent::new(Site { network, node, ledger, sabotage }));
+            self.exchange_key(node);
+        }
+    }
+
+    /// An agent gives the dispatcher a key for prefaces.
+    fn exchange_key(&mut self, node: NodeId) {
+        self.starts += 1;
+        let mut random = Random::new(mix(self.seed) ^ u64::from(self.starts));
+        let bytes = (0..4).flat_map(|_| random.next().to_be_bytes()).collect();
+        let key = LegKey { id: self.starts, key: SecretBytes::new(bytes), handshakes: true };
+        if let (Some(dispatcher), Some(agent)) = (&mut self.dispatcher, &mut self.agents[node - 1]) {
+            agent.set_key(&key);
+            dispatcher.set_key(node, &key);
+        }
+    }
+
+    fn check_end(&self) {
+        if !self.network.violations().is_empty() {
+            return;
+        }
+        if self.clients.len() < self.coming.len() {
+            self.network.violation("a client has not connected".to_owned());
+        }
+        for (number, client) in (1..).zip(&self.clients) {
+            match client.fate() {
+                None => self.network.violation(format!("client {number} waits for ever")),
+                Some(Fate::Cut) if self.is_harmless => {
+                    self.network.violation(format!("client {number} was cut although no node failed"));
+                }
+                Some(_) => {}
+            }
+        }
+        if self.dispatcher.as_ref().is_some_and(|dispatcher| !dispatcher.is_idle()) {
+            self.network.violation("a relay is left".to_owned());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Seeds of the simulation. A failure prints its seed: `SIM_SEED=7 cargo test -p watari-sim --test simulation replay --
+//! --ignored --nocapture` prints all that happens in the run of seed 7.
+
+#![allow(clippy::unwrap_used)]
+
+use std::env;
+
+use watari_sim::{Figures, Outcome, Sabotage, run, run_traced};
+
+/// The seeds of each test run: some seconds.
+const SEEDS: u64 = 250;
+
+/// Each broken variant is found within so many seeds.
+const SABOTAGE_SEEDS: u64 = 400;
+
+fn check(seed: u64) -> Figures {
+    let Outcome { violations, figures, .. } = run(seed, None);
+    assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+    figures
+}
+
+/// Checks these seeds, and prints what happened in them.
+fn check_all(seeds: impl Iterator<Item = u64>) -> Figures {
+    let mut total = Figures::default();
+    for figures in seeds.map(check) {
+        add(&mut total, figures);
+    }
+    println!("{total:?}");
+    total
+}
+
+fn add(total: &mut Figures, of_run: Figures) {
+    let Figures {
+        moves,
+        aborted,
+        within_responses,
+        with_tail,
+        with_rest,
+        frozen,
+        undelivered,
+        legs_reused,
+        begun_again,
+        records,
+        complete,
+        cut,
+        vanished,
+    } = of_run;
+    total.moves += moves;
+    total.aborted += aborted;
+    total.within_responses += within_responses;
+    total.with_tail += with_tail;
+    total.with_rest += with_rest;
+    total.frozen += frozen;
+    total.undelivered += undelivered;
+    total.legs_reused += legs_reused;
+    total.begun_again += begun_again;
+    total.records += records;
+    total.complete += complete;
+    total.cut += cut;
+    total.vanished += vanished;
+}
+
+#[test]
+fn the_invariants_hold() {
+    let figures = check_all(0..SEEDS);
+    // The runs contain what they are for.
+    let Figures { moves, aborted, within_responses, with_tail, with_rest, frozen, undelivered, .. } = figures;
+    let Figures { legs_reused, complete, cut, vanished, .. } = figures;
+    let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
+    assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
+    assert!([with_rest, cut, vanished].iter().all(|count| *count > SEEDS / 20), "{figures:?}");
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..10 {
+        let (first, second) = (run_traced(seed, None), run_traced(seed, None));
+        let lines = first.trace.lines.as_ref().unwrap().len();
+        assert!(lines > 20, "{lines} lines");
+        assert!(first == second, "seed {seed}");
+    }
+    assert_ne!(run(1, None).trace.digest, run(2, None).trace.digest);
+}
+
+#[test]
+fn each_broken_variant_is_found() {
+    for sabotage in Sabotage::ALL {
+        let found = (0..SABOTAGE_SEEDS).map(|seed| run(seed, Some(sabotage))).find(|run| !run.violations.is_empty());
+        let Outcome { seed, violations, .. } = found.unwrap_or_else(|| panic!("{sabotage:?} goes unnoticed"));
+        println!("{sabotage:?}: seed {seed}: {}", violations[0]);
+    }
+}
+
+#[test]
+#[ignore = "takes as long as SIM_SEEDS says: make sim"]
+fn many_seeds() {
+    let seeds = env::var("SIM_SEEDS").map_or(2000, |seeds| seeds.parse().unwrap());
+    check_all(SEEDS..SEEDS + seeds);
+}
+
+#[test]
+#[ignore = "prints the run of SIM_SEED"]
+fn replay() {
+    let seed = env::var("SIM_SEED").expect("SIM_SEED is the seed to replay").parse().unwrap();
+    let Outcome { violations, trace, figures, .. } = run_traced(seed, None);
+    println!("{}\n{figures:?}\n{violations:#?}", trace.lines.unwrap().join("\n"));
+}
