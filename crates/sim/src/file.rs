@@ -33,7 +33,7 @@ fn parse_path(path: &str) -> Option<(u64, u64)> {
 #[derive(Clone)]
 pub(crate) struct Files {
     pub(crate) network: Network,
-    /// The agent.
+    /// The agent that serves them.
     pub(crate) node: NodeId,
 }
 

@@ -39,6 +39,7 @@ pub(super) async fn serve_http1(http: &Http, start: HttpStart, orders: &mut Orde
         HttpStart::InResponse(live, open) => {
             let Live { about, parts } = *live;
             let OpenResponse { service, http, unwritten, responding } = *open;
+            service.stalls.forget();
             let stream = ClientStream::open(TlsStream::from_parts(parts));
             let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
             (about, Connection::resume(parts), None)

@@ -1,7 +1,7 @@
 //! Detects clients that do not take the responses they requested, or do not send the rest of their requests.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -94,10 +94,11 @@ impl Stalls {
     /// Waits until a transfer stalls. It returns at every check while one does.
     pub(crate) async fn next_stall(&self) {
         self.notify.notified().await;
-        // A transfer may have stalled while the connection was fenced, and gone on since.
-        while self.count() == 0 {
-            self.notify.notified().await;
-        }
+    }
+
+    /// Forgets a notification that came while the connection was fenced: nothing was sent to the client.
+    pub(crate) fn forget(&self) {
+        pin!(self.notify.notified()).enable();
     }
 
     /// The number of stalled exchanges, in one or both directions.
@@ -238,6 +239,19 @@ mod tests {
         drop(response);
         assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (0, 0));
         assert!(transfers.entries().transfers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_stall_while_a_connection_is_fenced_is_forgotten() {
+        let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::<Stalls>::default());
+        let _response = transfers.send(Full::new(Bytes::from_static(b"piece")), &Exchange::on(&stalls));
+        looks(&transfers, LOOKS_MAX);
+        stalls.forget();
+        let mut next = pin!(stalls.next_stall());
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(next.as_mut().poll(cx).is_pending());
+        looks(&transfers, 1);
+        assert!(next.poll(cx).is_ready(), "the client still takes nothing");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use watari_files::Files;
 use watari_mesh::{PeerStatus, SendError};
 use watari_record::{CipherSuite, Connection, Direction, DirectionSecret, Secrets, Side};
 use watari_stream::Parts;
-use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
-use watari_wire::{AgentToAgent, AgentToDispatcher, Message};
+use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes, TlsInfo};
+use watari_wire::{AgentToAgent, AgentToDispatcher, Message, Ship};
 use zeroize::Zeroizing;
 
 use super::live::{About, Live};
@@ -152,6 +152,28 @@ pub(crate) fn about() -> About {
         client_certificate: None,
         handshake_node: name("a"),
         moves: 0,
+    }
+}
+
+/// The connection [`ID`] as the agent `b` ships it: 10 bytes received, of which the last 4 are not opened, and 20 written.
+pub(crate) fn shipped() -> Ship {
+    let about = about();
+    Ship {
+        connection: ID,
+        epoch: Epoch(1),
+        dispatcher: about.dispatcher,
+        state: SecretBytes::new(record_layer(Side::Server).fence().state().to_vec()),
+        tls: about.tls,
+        client_certificate: None,
+        client: about.client,
+        server: about.server,
+        handshake_node: name("b"),
+        moves: 0,
+        opened: SecretBytes::new(b"opened".to_vec()),
+        rx_offset: 10,
+        rest: SecretBytes::new(b"rest".to_vec()),
+        tail: b"tail".to_vec(),
+        tail_offset: 20,
     }
 }
 

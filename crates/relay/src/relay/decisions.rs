@@ -83,7 +83,7 @@ impl Relay {
 
     /// Keeps the leg, if it can carry another connection, when the stream to the client is complete. This ends the
     /// client's stream: the agent has announced its end, and reads and drops what was written so far. The relay writes
-    /// nothing more.
+    /// no more on it.
     fn keep_leg_at_end(&mut self, cx: Context<'_>) {
         let agent = self.arbiter.owner();
         if !self.up.is_empty() || !self.may_keep_leg_to(agent, cx) {

@@ -7,13 +7,12 @@ use std::time::SystemTime;
 use http::{Response, StatusCode};
 use tempfile::{TempDir, tempdir};
 use watari_http1::{ContentSize, Limits as Http1Limits};
-use watari_record::Side;
-use watari_values::{Epoch, SecretBytes};
-use watari_wire::{Message, Ship};
+use watari_values::SecretBytes;
+use watari_wire::Message;
 
 use super::*;
 use crate::connection::stalls::Transfers;
-use crate::handoff::testing::{ID, Node, about, name, record_layer};
+use crate::handoff::testing::{self, ID, Node, about, name};
 use crate::node::slots::Slots;
 use crate::settings::limits::Limits;
 
@@ -93,24 +92,7 @@ fn shipped(number: u32, sent: u64, rest: ResponseRest) -> ShipInResponse {
     server.encode(sent as usize).unwrap();
     let mut http = Vec::new();
     server.export(&mut http);
-    let about = about();
-    let ship = Ship {
-        connection: ID,
-        epoch: Epoch(1),
-        dispatcher: about.dispatcher,
-        state: SecretBytes::new(record_layer(Side::Server).fence().state().to_vec()),
-        tls: about.tls,
-        client_certificate: None,
-        client: about.client,
-        server: about.server,
-        handshake_node: name("b"),
-        moves: 0,
-        opened: SecretBytes::new(Vec::new()),
-        rx_offset: 0,
-        rest: SecretBytes::new(Vec::new()),
-        tail: Vec::new(),
-        tail_offset: 0,
-    };
+    let ship = testing::shipped();
     ShipInResponse { ship, number, http, unwritten: SecretBytes::new(b"framed".to_vec()), rest }
 }
 

@@ -7,7 +7,7 @@ use watari_values::SecretBytes;
 use watari_wire::AgentToDispatcher;
 
 use super::*;
-use crate::handoff::testing::{ID, Node, about, is_reset, leg, name, record_layer};
+use crate::handoff::testing::{ID, Node, about, is_reset, leg, name, record_layer, shipped};
 use crate::settings::limits::Limits;
 
 /// An agent to which others ship connections of the dispatcher `d`.
@@ -58,25 +58,9 @@ impl Default for Rig {
     }
 }
 
+/// The connection with this number, as `b` ships it.
 fn ship(number: u64, epoch: u32) -> Ship {
-    let about = about();
-    Ship {
-        connection: ConnectionId { number, ..ID },
-        epoch: Epoch(epoch),
-        dispatcher: about.dispatcher,
-        state: SecretBytes::new(record_layer(Side::Server).fence().state().to_vec()),
-        tls: about.tls,
-        client_certificate: None,
-        client: about.client,
-        server: about.server,
-        handshake_node: name("b"),
-        moves: 0,
-        opened: SecretBytes::new(b"opened".to_vec()),
-        rx_offset: 10,
-        rest: SecretBytes::new(b"rest".to_vec()),
-        tail: b"tail".to_vec(),
-        tail_offset: 20,
-    }
+    Ship { connection: ConnectionId { number, ..ID }, epoch: Epoch(epoch), ..shipped() }
 }
 
 fn held(ship: &Ship, rx_offset: u64) -> AgentToDispatcher {
