@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
+use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use watari_test_origins::real::{Docroot, Running, Server};
@@ -20,6 +21,8 @@ const LARGE_LEN: u64 = 40_000_000;
 const SMALL_LEN: u64 = 200_000;
 /// The bytes that a client reads between two looks at its connection.
 const STEP: u64 = 64 << 10;
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
 /// The moves of each download.
 const MOVES: u32 = 12;
 
@@ -59,6 +62,8 @@ impl<'a> Download<'a> {
                 return;
             }
             assert!(self.at < LARGE_LEN, "the download has ended: {connection:?}");
+            // A busy machine gets time to move before the content ends.
+            sleep(PAUSE);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::clients::http::Http;
+use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::ctl::{drain, undrain};
 use crate::harness::wait::until;
@@ -58,12 +58,16 @@ fn connections_move_until_agents_have_the_same_number() {
 #[test]
 fn connections_that_load_an_agent_move() {
     let (cluster, mut clients) = uneven("bulk = \"stay\"\nrebalance = \"load\"");
-    let mut seed = 0;
+    let mut first = 0;
     until("the other agent gets some of the load", || {
-        for client in &mut clients {
-            seed += 1;
-            client.download(100_000, seed).unwrap();
+        // All at a time, so that each second has the same load, also on a busy machine.
+        for (seed, client) in (first..).zip(&mut clients) {
+            client.send(&get_bytes(100_000, seed)).unwrap();
         }
+        for (seed, client) in (first..).zip(&mut clients) {
+            client.take_download(100_000, seed).unwrap();
+        }
+        first += CLIENTS as u64;
         shares(&cluster).get("a2").is_some_and(|count| *count >= CLIENTS / 4)
     });
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_reset_total", ""), 0);

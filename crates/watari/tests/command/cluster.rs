@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use rcgen::KeyPair;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -200,7 +200,10 @@ impl Client {
 fn site(dir: &Path) -> CertificateDer<'static> {
     fs::create_dir(dir.join("www")).unwrap();
     fs::write(dir.join("www/index.html"), "the page\n").unwrap();
-    fs::File::create(dir.join("www/large.bin")).unwrap().set_len(LARGE_LEN).unwrap();
+    let large = fs::File::create(dir.join("www/large.bin")).unwrap();
+    large.set_len(LARGE_LEN).unwrap();
+    // A file that may change has no strong validator, so its download cannot continue at another agent.
+    large.set_modified(SystemTime::now() + Duration::from_hours(1)).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec![HOST.to_owned()]).unwrap().self_signed(&key).unwrap();
     fs::write(dir.join("site.pem"), certificate.pem()).unwrap();

@@ -59,7 +59,10 @@ impl Driver {
         if !relay.is_over() {
             let waiting = [0, 1].map(|direction| self.read[direction] - self.written[direction]);
             assert_eq!(relay.waiting(), (waiting[0], waiting[1]));
-            assert_eq!(relay.arbiter.rx_relayed(), self.written[0], "the arbiter gets each byte once");
+            // The arbiter is that of the lost agent until another one is found.
+            if !self.searching {
+                assert_eq!(relay.arbiter.rx_relayed(), self.written[0], "the arbiter gets each byte once");
+            }
         }
     }
 }
