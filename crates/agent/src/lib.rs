@@ -66,6 +66,7 @@ use crate::connection::preparations::{Continuation, Preparations};
 use crate::connection::requests::Requests;
 use crate::connection::serve::Serving;
 use crate::connection::stalls::{LOOKS_PER_TIMEOUT, Transfers};
+use crate::handoff::anchors::Anchors;
 use crate::handoff::ending::Endings;
 use crate::handoff::registry::Registry;
 use crate::handoff::source::{Departures, DispatcherMessage};
@@ -123,6 +124,7 @@ struct AgentShared {
     registry: Arc<Registry>,
     departures: Arc<Departures>,
     endings: Arc<Endings>,
+    anchors: Arc<Anchors>,
     arrivals: Arc<Arrivals<Continuation>>,
     requests: Arc<Requests>,
     preparations: Arc<Preparations>,
@@ -193,12 +195,15 @@ impl Agent {
         };
         // Counts the rest whether or not the time ran out.
         let _ = tokio::time::timeout(grace, emptied).await;
-        self.occupied()
+        let left = self.occupied();
+        shared.anchors.give_up();
+        left
     }
 
-    /// The number of connections here: those served, those in their handshake, and those held for a decision.
+    /// The number of connections here: those served, those in their handshake, those held for a decision, and those to
+    /// origins whose clients' connections have moved.
     pub fn occupied(&self) -> usize {
-        self.shared.slots.taken()
+        self.shared.slots.taken() + self.shared.anchors.len()
     }
 
     /// Replaces the settings. They apply to handshakes that begin from now on. Requires a tokio runtime.
@@ -266,7 +271,9 @@ impl AgentShared {
         let (request_slots, transfers) = (Slots::new(limits.requests_max), Arc::<Transfers>::default());
         let requests =
             Arc::new(Requests::new(settings.clone(), metrics.clone(), request_slots.clone(), transfers.clone()));
-        let preparations = Preparations::new(peers.clone(), settings.clone(), metrics.clone(), requests.clone());
+        let anchors = Arc::new(Anchors::new(peers.clone()));
+        let preparations =
+            Preparations::new(peers.clone(), settings.clone(), metrics.clone(), requests.clone(), anchors.clone());
         Ok(Self {
             keys: Arc::new(LegKeys::new(peers.clone(), settings.clone())),
             sessions,
@@ -278,6 +285,7 @@ impl AgentShared {
             registry,
             departures: Arc::new(departures),
             endings: Arc::new(Endings::new(peers.clone(), settings.clone())),
+            anchors,
             arrivals: Arc::new(arrivals),
             requests,
             preparations: Arc::new(preparations),
@@ -300,6 +308,7 @@ impl AgentShared {
             registry: self.registry.clone(),
             departures: self.departures.clone(),
             endings: self.endings.clone(),
+            anchors: self.anchors.clone(),
         };
         Legs {
             peers,
@@ -371,6 +380,7 @@ impl AgentShared {
             AgentToAgent::Prepared(prepared) => self.registry.on_prepared(from, prepared.clone()),
             AgentToAgent::ShipInResponse(shipped) => self.on_ship_in_response(from, shipped),
             AgentToAgent::Rest(rest) => self.arrivals.on_rest(rest),
+            AgentToAgent::Anchored(message) => self.anchors.on_message(from, message),
             AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(from, seeds),
             AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(from, *seed),
             AgentToAgent::Session(message) => {
@@ -385,6 +395,7 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let limits = shared.settings.limits();
     let mut holds = interval(limits.retry_interval);
     let mut keys = interval(limits.leg_key_lifetime);
+    let mut anchors = interval(watari_anchor::TICK);
     let mut transfers = interval(limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
@@ -393,6 +404,10 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
                 shared.preparations.expire();
             }
             _ = keys.tick() => shared.keys.rotate(),
+            _ = anchors.tick() => {
+                shared.anchors.tick();
+                shared.metrics.set_anchored(shared.anchors.len());
+            }
             _ = transfers.tick() => {
                 shared.metrics.transfers_stalled.inc_by(shared.transfers.look() as u64);
             }

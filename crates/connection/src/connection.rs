@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncBufRead, AsyncWrite};
@@ -77,6 +78,9 @@ pub enum Departure {
     Parts,
     /// Its parts, and this rest of its response.
     Rest(Resume),
+    /// Its parts, and the body of its response from its position on: a stream of events, which no other site can
+    /// provide, and which may never end.
+    Events,
     /// It cannot continue elsewhere before the response has ended: the response has not begun, or it is of unknown
     /// length, or another site cannot provide its rest.
     Response,
@@ -143,6 +147,8 @@ pub struct Responding<B> {
     /// What the whole response needs to continue elsewhere, with its first byte at position 0. `None`: it cannot, or is
     /// too short for that.
     pub resume: Option<Resume>,
+    /// It is a stream of events (`text/event-stream`), of unknown length.
+    pub is_events: bool,
 }
 
 /// The parts of a [`Connection`].
@@ -284,6 +290,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
                     (Some(left), _) if left == responding.pending.len() as u64 => Departure::Parts,
                     // What was skipped so far is not what a rest begins with.
                     (Some(_), Some(rest)) if responding.skip == 0 => Departure::Rest(rest),
+                    (None, _) if responding.is_events => Departure::Events,
                     _ => Departure::Response,
                 }
             }
@@ -550,7 +557,8 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         self.phase = if content.is_empty() {
             Phase::Ending
         } else {
-            Phase::Responding(Responding { body, position: 0, pending: Bytes::new(), skip: 0, resume })
+            let is_events = size == ContentSize::Unknown && is_event_stream(&head.headers);
+            Phase::Responding(Responding { body, position: 0, pending: Bytes::new(), skip: 0, resume, is_events })
         };
         Ok(())
     }
@@ -657,4 +665,11 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             Some(Next::Close) | None => Err(Stop::End(End::Complete)),
         })
     }
+}
+
+/// Whether the media type is that of server-sent events (HTML, section 9.2).
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = value.and_then(|value| value.split(';').next());
+    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("text/event-stream"))
 }

@@ -24,9 +24,10 @@ use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
-    Aborted, AgentToAgent, AgentToDispatcher, Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held,
-    Hello, Leave, LegKey, LinkMessage, Member, Members, Message, Prepare, PrepareRefusal, Prepared, Propose, Refused,
-    ResponsePart, ResponseRest, Rest, Ship, ShipInResponse, Stays, Verdict, frame,
+    Aborted, AgentToAgent, AgentToDispatcher, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState,
+    Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held, Hello, Leave, LegKey, LinkMessage, Member,
+    Members, Message, Prepare, PrepareRefusal, PrepareRest, Prepared, Propose, Refused, ResponsePart, ResponseRest,
+    Rest, Ship, ShipInResponse, Stays, Verdict, frame,
 };
 
 fn main() {
@@ -151,7 +152,19 @@ fn messages() -> Vec<Message> {
         tail_offset: 900,
     };
     let part = ResponsePart { request: secret(30), etag: b"\"v\"".to_vec(), first: 10, last: 99, complete_len: 100 };
-    let prepare = Prepare { connection, number: 1, client, server, client_certificate: None, part: Some(part) };
+    let anchored = ResponseRest::Anchored(AnchoredState {
+        anchor: name("a"),
+        id: AnchoredId(7),
+        received: 9,
+        acknowledged: 3,
+        unacknowledged: SecretBytes::new(vec![3; 4]),
+        is_ended: false,
+    });
+    let data = |content| {
+        Message::from(AgentToAgent::Anchored(AnchoredMessage { id: AnchoredId(7), to: AnchoredEnd::Owner, content }))
+    };
+    let prepare =
+        Prepare { connection, number: 1, client, server, client_certificate: None, rest: PrepareRest::Part(part) };
     vec![
         Message::from(AgentToDispatcher::LegKey(LegKey { id: 1, key: secret(32), handshakes: true })),
         Message::from(AgentToDispatcher::Established(Established { connection, tls })),
@@ -167,11 +180,16 @@ fn messages() -> Vec<Message> {
         Message::from(AgentToAgent::Ship(Box::new(ship.clone()))),
         Message::from(AgentToAgent::Prepare(Box::new(prepare))),
         Message::from(AgentToAgent::Prepared(Prepared { connection, number: 1, refused: Some(PrepareRefusal::Full) })),
+        Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(ship.clone(), ResponseRest::End)))),
         Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(
             ship.clone(),
-            ResponseRest::Bytes(secret(9)),
+            ResponseRest::Prepared { skip: 7 },
         )))),
-        Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(ship, ResponseRest::Prepared { skip: 7 })))),
+        Message::from(AgentToAgent::ShipInResponse(Box::new(in_response(ship, anchored)))),
+        data(AnchoredContent::Attach { epoch: Epoch(2), received: 5 }),
+        data(AnchoredContent::Data { offset: 5, bytes: SecretBytes::new(vec![4; 3]), is_last: true }),
+        data(AnchoredContent::Progress { received: 5, consumed: 4, is_question: true, is_answer: false }),
+        data(AnchoredContent::Reset),
         Message::from(AgentToAgent::Rest(Rest { connection, epoch, from_offset: 600, bytes: vec![6; 30] })),
         Message::from(AgentToDispatcher::Held(Held { connection, epoch, rx_offset: 700, tail_offset: 900, digest })),
         Message::from(AgentToDispatcher::Refused(Refused { connection, epoch, reason })),
@@ -188,7 +206,8 @@ fn messages() -> Vec<Message> {
 }
 
 fn in_response(ship: Ship, rest: ResponseRest) -> ShipInResponse {
-    ShipInResponse { ship, number: 1, http: vec![1; 27], unwritten: SecretBytes::new(vec![2; 5]), rest }
+    let (unwritten, pending) = (SecretBytes::new(vec![2; 5]), SecretBytes::new(vec![3; 9]));
+    ShipInResponse { ship, number: 1, http: vec![1; 27], unwritten, pending, rest }
 }
 
 /// A member, an evicted node, and a node that was admitted again.

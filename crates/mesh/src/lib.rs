@@ -13,7 +13,7 @@
 //! The roles of both nodes, which their certificates limit, decide which messages one may send to the other (`rules`).
 //! Other messages are neither sent nor delivered.
 //!
-//! A node with several roles sends messages to itself in the same way, without a link.
+//! A node sends messages to itself in the same way, without a link.
 //!
 //! `shared` holds the peers and the members, and imports no task. The tasks import it: `accept`, `dial`, `hello`,
 //! `introduce`, `link`, `membership`.
@@ -123,6 +123,11 @@ impl Mesh {
     /// order of messages stays.
     pub fn send_soon(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
         self.send_by(peer, message, Outbox::push_soon)
+    }
+
+    /// Sends a message that may be lost. It leaves half of the queue to others.
+    pub fn send_bulk(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+        self.send_by(peer, message, Outbox::push_bulk)
     }
 
     fn send_by(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {

@@ -61,23 +61,31 @@ impl Outbox {
 
     /// Appends a message, unless the queue is full. The queue is written at once.
     pub(crate) fn push(&self, message: &Message) -> Result<(), SendError> {
-        self.append(message)?;
+        self.append(message, 1)?;
         self.due(Due::Now);
         Ok(())
     }
 
     /// Appends a message, unless the queue is full. It is written with the next one that is pushed, or after [`SOON`].
     pub(crate) fn push_soon(&self, message: &Message) -> Result<(), SendError> {
-        self.append(message)?;
+        self.append(message, 1)?;
         self.due(Due::At(Instant::now() + SOON));
         Ok(())
     }
 
-    fn append(&self, message: &Message) -> Result<(), SendError> {
+    /// Appends a message, unless the queue is half full. The queue is written at once.
+    pub(crate) fn push_bulk(&self, message: &Message) -> Result<(), SendError> {
+        self.append(message, 2)?;
+        self.due(Due::Now);
+        Ok(())
+    }
+
+    /// Appends a message to this part of the queue.
+    fn append(&self, message: &Message, part: usize) -> Result<(), SendError> {
         message.check_bounds()?;
         let len = frame::encoded_len(message);
         let mut queue = self.queue();
-        if queue.messages >= self.messages_max || queue.batch.0.len() + len > self.bytes_max {
+        if queue.messages >= self.messages_max / part || queue.batch.0.len() + len > self.bytes_max / part {
             return Err(SendError::QueueFull);
         }
         queue.batch.reserve(len);

@@ -95,9 +95,10 @@ impl MeshShared {
         Ok(())
     }
 
-    /// Whether `peer` is this node, and it has several roles.
+    /// Whether `peer` is this node. It sends messages to itself if it has several roles, or both ends of an anchored
+    /// stream.
     pub(crate) fn is_own(&self, peer: &NodeName) -> bool {
-        *peer == self.hello.node && self.roles.len() > 1
+        *peer == self.hello.node
     }
 
     pub(crate) fn send_to_self(&self, message: &Message) -> Result<(), SendError> {

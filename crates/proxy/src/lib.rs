@@ -84,4 +84,4 @@ pub use crate::route::template::{InvalidTemplate, Template};
 pub use crate::transport::connect::{HttpVersion, InvalidTransport, Transport};
 pub use crate::transport::informational::OnInformational;
 pub use crate::transport::tls::OriginTls;
-pub use crate::transport::tunnel::{Tunnel, TunnelBroken};
+pub use crate::transport::tunnel::{Tunnel, TunnelBroken, TunnelRelay};

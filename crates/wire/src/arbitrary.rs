@@ -87,6 +87,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         }),
         ship().prop_map(|ship| Message::from(AgentToAgent::Ship(Box::new(ship)))),
         ship_in_response().prop_map(|shipped| Message::from(AgentToAgent::ShipInResponse(Box::new(shipped)))),
+        anchored_message().prop_map(|message| Message::from(AgentToAgent::Anchored(message))),
         prepare().prop_map(|prepare| Message::from(AgentToAgent::Prepare(Box::new(prepare)))),
         (connection(), any::<u32>(), option::of(prepare_refusal())).prop_map(|(connection, number, refused)| {
             Message::from(AgentToAgent::Prepared(Prepared { connection, number, refused }))
@@ -142,11 +143,54 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
 
 pub(crate) fn ship_in_response() -> impl Strategy<Value = ShipInResponse> {
     let rest = prop_oneof![
-        secret().prop_map(ResponseRest::Bytes),
+        Just(ResponseRest::End),
         any::<u64>().prop_map(|skip| ResponseRest::Prepared { skip }),
+        anchored_state().prop_map(ResponseRest::Anchored),
     ];
-    (ship(), any::<u32>(), vec(any::<u8>(), 0..40), secret(), rest)
-        .prop_map(|(ship, number, http, unwritten, rest)| ShipInResponse { ship, number, http, unwritten, rest })
+    (ship(), any::<u32>(), vec(any::<u8>(), 0..40), secret(), secret(), rest).prop_map(
+        |(ship, number, http, unwritten, pending, rest)| ShipInResponse {
+            ship,
+            number,
+            http,
+            unwritten,
+            pending,
+            rest,
+        },
+    )
+}
+
+fn anchored_state() -> impl Strategy<Value = AnchoredState> {
+    (node_name(), anchored_id(), any::<[u64; 2]>(), secret(), any::<bool>()).prop_map(
+        |(anchor, id, [received, acknowledged], unacknowledged, is_ended)| AnchoredState {
+            anchor,
+            id,
+            received,
+            acknowledged,
+            unacknowledged,
+            is_ended,
+        },
+    )
+}
+
+fn anchored_id() -> impl Strategy<Value = AnchoredId> {
+    any::<u64>().prop_map(AnchoredId)
+}
+
+fn anchored_message() -> impl Strategy<Value = AnchoredMessage> {
+    let content = prop_oneof![
+        any::<(u32, u64)>().prop_map(|(epoch, received)| AnchoredContent::Attach { epoch: Epoch(epoch), received }),
+        (any::<u64>(), secret(), any::<bool>()).prop_map(|(offset, bytes, is_last)| AnchoredContent::Data {
+            offset,
+            bytes,
+            is_last
+        }),
+        any::<([u64; 2], [bool; 2])>().prop_map(|([received, consumed], [is_question, is_answer])| {
+            AnchoredContent::Progress { received, consumed, is_question, is_answer }
+        }),
+        Just(AnchoredContent::Reset),
+    ];
+    let to = prop_oneof![Just(AnchoredEnd::Anchor), Just(AnchoredEnd::Owner)];
+    (anchored_id(), to, content).prop_map(|(id, to, content)| AnchoredMessage { id, to, content })
 }
 
 fn prepare() -> impl Strategy<Value = Prepare> {
@@ -158,15 +202,25 @@ fn prepare() -> impl Strategy<Value = Prepare> {
         last,
         complete_len,
     });
+    let rest = prop_oneof![
+        Just(PrepareRest::Bytes),
+        part.prop_map(PrepareRest::Part),
+        node_name().prop_map(|anchor| PrepareRest::Anchored { anchor }),
+    ];
     // The addresses and the certificate are those of a connection that is shipped.
-    (ship(), any::<u32>(), option::of(part)).prop_map(|(ship, number, part)| {
+    (ship(), any::<u32>(), rest).prop_map(|(ship, number, rest)| {
         let Ship { connection, client, server, client_certificate, .. } = ship;
-        Prepare { connection, number, client, server, client_certificate, part }
+        Prepare { connection, number, client, server, client_certificate, rest }
     })
 }
 
 fn prepare_refusal() -> impl Strategy<Value = PrepareRefusal> {
-    prop_oneof![Just(PrepareRefusal::Full), Just(PrepareRefusal::Response), Just(PrepareRefusal::Validator)]
+    prop_oneof![
+        Just(PrepareRefusal::Full),
+        Just(PrepareRefusal::Response),
+        Just(PrepareRefusal::Validator),
+        Just(PrepareRefusal::NoLink),
+    ]
 }
 
 fn kept_sessions() -> impl Strategy<Value = Vec<KeptSession>> {

@@ -5,8 +5,8 @@
 use watari_values::TlsInfo;
 
 use crate::message::{
-    AgentToAgent, AgentToDispatcher, KeptSession, LegKey, Message, Prepare, ResponseRest, Rest, SessionMessage, Ship,
-    ShipInResponse, TicketSeed,
+    AgentToAgent, AgentToDispatcher, AnchoredContent, KeptSession, LegKey, Message, Prepare, PrepareRest, ResponseRest,
+    Rest, SessionMessage, Ship, ShipInResponse, TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -31,6 +31,12 @@ pub const ETAG_LEN_MAX: usize = 1 << 10;
 pub const HTTP_STATE_LEN_MAX: usize = 256;
 /// Bytes of a response that are shipped as bytes: one framed piece of its body, and a rest.
 pub const RESPONSE_BYTES_LEN_MAX: usize = 320 << 10;
+/// The most bytes of one direction of an anchored stream that the other end has not consumed.
+pub const ANCHORED_WINDOW_LEN: usize = 128 << 10;
+/// The same when the owner's end moves, with a piece that had no room.
+pub const ANCHORED_SHIPPED_LEN_MAX: usize = 144 << 10;
+/// The most bytes of an anchored stream in one message.
+pub const ANCHORED_DATA_LEN_MAX: usize = 16 << 10;
 /// The exact length of the key in a [`LegKey`], in bytes.
 pub const LEG_KEY_LEN: usize = 32;
 /// Seeds of ticket keys in one message.
@@ -94,6 +100,7 @@ impl AgentToAgent {
             Self::ShipInResponse(ship) => check_ship_in_response(ship),
             Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
             Self::TicketSeeds(seeds) => check_seeds(seeds),
+            Self::Anchored(anchored) => check_anchored(&anchored.content),
             Self::Prepared(_) | Self::TicketSeedWanted(_) => Ok(()),
             Self::Session(message) => message.check_bounds(),
         }
@@ -122,7 +129,7 @@ fn check_ship(ship: &Ship) -> Result<(), BadLength> {
 
 fn check_prepare(prepare: &Prepare) -> Result<(), BadLength> {
     check_certificate(prepare.client_certificate.as_ref())?;
-    let Some(part) = &prepare.part else { return Ok(()) };
+    let PrepareRest::Part(part) = &prepare.rest else { return Ok(()) };
     at_most("request", part.request.as_slice().len(), REQUEST_LEN_MAX)?;
     at_most("etag", part.etag.len(), ETAG_LEN_MAX)
 }
@@ -130,11 +137,18 @@ fn check_prepare(prepare: &Prepare) -> Result<(), BadLength> {
 fn check_ship_in_response(shipped: &ShipInResponse) -> Result<(), BadLength> {
     check_ship(&shipped.ship)?;
     at_most("http", shipped.http.len(), HTTP_STATE_LEN_MAX)?;
-    let rest_len = match &shipped.rest {
-        ResponseRest::Bytes(rest) => rest.as_slice().len(),
-        ResponseRest::Prepared { .. } => 0,
-    };
-    at_most("unwritten and rest", shipped.unwritten.as_slice().len() + rest_len, RESPONSE_BYTES_LEN_MAX)
+    if let ResponseRest::Anchored(end) = &shipped.rest {
+        at_most("unacknowledged", end.unacknowledged.as_slice().len(), ANCHORED_SHIPPED_LEN_MAX)?;
+    }
+    let bytes_len = shipped.unwritten.as_slice().len() + shipped.pending.as_slice().len();
+    at_most("unwritten and pending", bytes_len, RESPONSE_BYTES_LEN_MAX)
+}
+
+fn check_anchored(content: &AnchoredContent) -> Result<(), BadLength> {
+    match content {
+        AnchoredContent::Data { bytes, .. } => at_most("bytes", bytes.as_slice().len(), ANCHORED_DATA_LEN_MAX),
+        AnchoredContent::Attach { .. } | AnchoredContent::Progress { .. } | AnchoredContent::Reset => Ok(()),
+    }
 }
 
 fn check_certificate(certificate: Option<&Vec<u8>>) -> Result<(), BadLength> {

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::message::{ResponseRest, Ship, ShipInResponse};
+use crate::message::{AnchoredState, ResponseRest, Ship, ShipInResponse};
 
 /// Separates this use of SHA-256 from every other, and this layout from later ones.
 const DOMAIN: &[u8] = b"watari ship digest v1\0";
@@ -25,13 +25,18 @@ impl Ship {
 impl ShipInResponse {
     /// SHA-256 of all that is shipped, except what a [`Rest`](crate::Rest) may extend.
     pub fn digest(&self) -> [u8; 32] {
-        let (rest, skip) = match &self.rest {
-            ResponseRest::Bytes(rest) => (rest.as_slice(), None),
-            ResponseRest::Prepared { skip } => (&[][..], Some(skip)),
+        let (last, skip, anchored) = match &self.rest {
+            ResponseRest::End => (&[][..], None, None),
+            ResponseRest::Prepared { skip } => (&[][..], Some(skip), None),
+            ResponseRest::Anchored(end) => {
+                let AnchoredState { anchor, id, received, acknowledged, unacknowledged, is_ended } = end;
+                (unacknowledged.as_slice(), None, Some((anchor, id, received, acknowledged, is_ended)))
+            }
         };
-        let head = (self.ship.digest(), self.number, &self.http, self.unwritten.as_slice().len(), skip);
+        let (unwritten, pending) = (self.unwritten.as_slice(), self.pending.as_slice());
+        let head = (self.ship.digest(), self.number, &self.http, unwritten.len(), pending.len(), skip, anchored);
         let head = postcard::to_allocvec(&head).expect("plain data can be written to memory");
-        digest([RESPONSE_DOMAIN, &head, self.unwritten.as_slice(), rest])
+        digest([RESPONSE_DOMAIN, &head, unwritten, pending, last])
     }
 }
 
@@ -98,11 +103,12 @@ mod tests {
             shipped in arbitrary::ship_in_response(),
             other in arbitrary::ship_in_response(),
         ) {
-            let changes: [fn(&mut ShipInResponse, ShipInResponse); 5] = [
+            let changes: [fn(&mut ShipInResponse, ShipInResponse); 6] = [
                 |shipped, other| shipped.ship = other.ship,
                 |shipped, _| shipped.number ^= 1,
                 |shipped, other| shipped.http = other.http,
                 |shipped, other| shipped.unwritten = other.unwritten,
+                |shipped, other| shipped.pending = other.pending,
                 |shipped, other| shipped.rest = other.rest,
             ];
             for change in changes {

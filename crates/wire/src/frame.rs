@@ -158,6 +158,7 @@ fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
         AgentToAgent::Prepare(body) => write(body, to),
         AgentToAgent::Prepared(body) => write(body, to),
         AgentToAgent::ShipInResponse(body) => write(body, to),
+        AgentToAgent::Anchored(body) => write(body, to),
         AgentToAgent::Rest(body) => write(body, to),
         AgentToAgent::TicketSeeds(body) => write(body, to),
         AgentToAgent::TicketSeedWanted(body) => write(body, to),
@@ -256,6 +257,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Prepare => AgentToAgent::Prepare(exactly(number, body)?).into(),
         MessageKind::Prepared => AgentToAgent::Prepared(exactly(number, body)?).into(),
         MessageKind::ShipInResponse => AgentToAgent::ShipInResponse(exactly(number, body)?).into(),
+        MessageKind::Anchored => AgentToAgent::Anchored(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

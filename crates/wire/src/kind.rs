@@ -65,11 +65,13 @@ pub enum MessageKind {
     Prepared = 43,
     /// [`AgentToAgent::ShipInResponse`].
     ShipInResponse = 44,
+    /// [`AgentToAgent::Anchored`].
+    Anchored = 45,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -99,6 +101,7 @@ impl MessageKind {
         Self::Prepare,
         Self::Prepared,
         Self::ShipInResponse,
+        Self::Anchored,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -138,6 +141,7 @@ impl MessageKind {
             Self::Prepare => "prepare",
             Self::Prepared => "prepared",
             Self::ShipInResponse => "ship_in_response",
+            Self::Anchored => "anchored",
         }
     }
 }
@@ -190,6 +194,7 @@ impl AgentToAgent {
             Self::Prepare(_) => MessageKind::Prepare,
             Self::Prepared(_) => MessageKind::Prepared,
             Self::ShipInResponse(_) => MessageKind::ShipInResponse,
+            Self::Anchored(_) => MessageKind::Anchored,
             Self::Rest(_) => MessageKind::Rest,
             Self::TicketSeeds(_) => MessageKind::TicketSeeds,
             Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,

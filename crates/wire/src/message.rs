@@ -10,9 +10,9 @@ mod agent_to_dispatcher;
 mod dispatcher_to_agent;
 
 pub use agent_to_agent::{
-    AgentToAgent, EpochSecret, KeptSession, Prepare, PrepareRefusal, Prepared, ResponsePart, ResponseRest, Rest,
-    SessionFound, SessionGet, SessionMessage, SessionPut, SessionSpend, SessionSpent, SessionStored, Ship,
-    ShipInResponse, TicketSeed,
+    AgentToAgent, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState, EpochSecret, KeptSession,
+    Prepare, PrepareRefusal, PrepareRest, Prepared, ResponsePart, ResponseRest, Rest, SessionFound, SessionGet,
+    SessionMessage, SessionPut, SessionSpend, SessionSpent, SessionStored, Ship, ShipInResponse, TicketSeed,
 };
 pub use agent_to_dispatcher::{AgentToDispatcher, Cancel, Established, Final, Held, LegKey, Propose, Refused, Stays};
 pub use dispatcher_to_agent::{Aborted, Decided, DispatcherToAgent, Freeze, Leave, LegKept};

@@ -34,6 +34,7 @@ use super::handshake::{HandshakeOutcome, Handshakes};
 use super::http::{HttpStart, Parked};
 use super::preparations::Continuation;
 use super::serve::{Served, Serving};
+use crate::handoff::anchors::Anchors;
 use crate::handoff::ending::Endings;
 use crate::handoff::live::Live;
 use crate::handoff::registry::{Orders, Registry};
@@ -48,6 +49,7 @@ pub(crate) struct Connections {
     pub(crate) registry: Arc<Registry>,
     pub(crate) departures: Arc<Departures>,
     pub(crate) endings: Arc<Endings>,
+    pub(crate) anchors: Arc<Anchors>,
 }
 
 /// A connection after its handshake, or after its early data was accepted.
@@ -102,7 +104,10 @@ impl Connections {
     pub(crate) async fn run_moved(&self, live: Box<Live>, response: Option<Continuation>) -> Option<TcpStream> {
         let (_entry, mut orders) = self.registry.enter(&live.about, true);
         let start = match response {
-            Some(response) => HttpStart::InResponse(live, Box::new(response.open())),
+            Some(response) => {
+                let open = response.open(live.about.tenure);
+                HttpStart::InResponse(live, Box::new(open))
+            }
             None => HttpStart::Live(live),
         };
         self.run(ConnectionState::Serving(start), &mut orders).await
@@ -133,17 +138,20 @@ impl Connections {
     /// is free.
     async fn depart(&self, parked: Parked) -> Result<HttpStart, Option<TcpStream>> {
         let Parked { live, target, within } = parked;
-        let shipped = within.as_ref().map(|(open, how)| open.shipped(*how));
-        match (self.departures.depart(live, target, shipped).await, within) {
-            (Outcome::Stays(live), Some((open, _))) => Ok(HttpStart::InResponse(live, open)),
-            (Outcome::Stays(live), None) => Ok(HttpStart::Live(live)),
-            (Outcome::Moved(leg), within) => {
-                if let Some((open, _)) = within {
-                    open.departs();
-                }
-                Err(leg)
+        let (shipped, begun) = within.as_ref().map(|(open, how)| open.ship(*how, &self.anchors)).unzip();
+        let (leg, within) = match (self.departures.depart(live, target, shipped).await, within) {
+            (Outcome::Stays(live), None) => return Ok(HttpStart::Live(live)),
+            (Outcome::Stays(live), Some((open, _))) => {
+                open.stays();
+                return Ok(HttpStart::InResponse(live, open));
             }
-            (Outcome::Lost, _) => Err(None),
+            (Outcome::Moved(leg), within) => (leg, within),
+            // The target may have it all the same.
+            (Outcome::Lost, within) => (None, within),
+        };
+        if let Some((open, _)) = within {
+            open.departs(begun.flatten());
         }
+        Err(leg)
     }
 }

@@ -7,27 +7,30 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
-use watari_connection::{Connection, End, Parts as HttpParts, Resume};
+use watari_connection::{Connection, End, Parts as HttpParts};
 use watari_http1::Server;
 use watari_stream::{Parts, TlsStream};
-use watari_values::{NodeName, SecretBytes};
-use watari_wire::{AgentToAgent, Prepare, ResponsePart};
+use watari_values::{NodeName, StayReason};
 
 use super::client_stream::ClientStream;
 use super::early_data::opening::Opening;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, Parked, client};
 use super::leaving::{InResponse, Leaving, Situation, Step};
-use super::site_service::{OpenResponse, SiteService};
+use super::preparations;
+use super::site_service::{OpenResponse, OpenRest, SiteService};
 use super::stalls::Stalled;
+use super::tunnel::{Tunnel, TunnelStop};
+use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::{Order, Orders};
+use crate::node::peers::Peers;
 
 /// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
-pub(super) async fn serve_http1(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
-    let limits = http.settings.limits();
+pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
+    let limits = context.settings.limits();
     let begin = |stream, about: &About, opening: Option<&Opening>| {
         let gate = opening.map(Opening::gate).unwrap_or_default();
-        let service = SiteService::new(http.requests.clone(), client(about), gate);
+        let service = SiteService::new(context.requests.clone(), client(about), gate);
         Connection::new(stream, Server::new(limits.http1()), service)
     };
     let (about, connection, opening) = match start {
@@ -38,9 +41,17 @@ pub(super) async fn serve_http1(http: &Http, start: HttpStart, orders: &mut Orde
         }
         HttpStart::InResponse(live, open) => {
             let Live { about, parts } = *live;
-            let OpenResponse { service, http, unwritten, responding } = *open;
+            let stream = TlsStream::from_parts(parts);
+            let OpenResponse { service, http, unwritten, rest } = *open;
+            let responding = match rest {
+                OpenRest::Response(responding) => responding.map(|responding| *responding),
+                OpenRest::Tunnel(tunnel) => {
+                    let open = OpenTunnel { service, http, tunnel };
+                    return serve_tunnel(&context.peers, about, Box::new(stream), open, orders).await;
+                }
+            };
             service.stalls.forget();
-            let stream = ClientStream::open(TlsStream::from_parts(parts));
+            let stream = ClientStream::open(stream);
             let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
             (about, Connection::resume(parts), None)
         }
@@ -60,22 +71,47 @@ pub(super) async fn serve_http1(http: &Http, start: HttpStart, orders: &mut Orde
     };
     let stop = {
         let (mut stalled, mut idle) = (pin!(stalls.next_stall()), pin!(sleep(limits.keep_alive_timeout)));
-        poll_fn(|cx| driver.poll(http, &about, orders, stalled.as_mut(), idle.as_mut(), cx)).await
+        poll_fn(|cx| driver.poll(context, &about, orders, stalled.as_mut(), idle.as_mut(), cx)).await
     };
     match stop {
         Stop::Ended(End::Tunnel) => {
-            let mut stream = match driver.into_stream().await {
-                Ok((stream, _)) => stream,
+            let (stream, OpenResponse { service, http, .. }) = match driver.into_stream().await {
+                Ok(parts) => parts,
                 Err(end) => return end,
             };
             let Some(tunnel) = agreed.take() else { return HttpEnd::Ended(stream, Ok(())) };
-            let result = tunnel.on_connection(&http.peers, &about, &mut stream, orders).await;
-            HttpEnd::Ended(stream, result.map_err(HttpError::from))
+            serve_tunnel(&context.peers, about, stream, OpenTunnel { service, http, tunnel }, orders).await
         }
         Stop::Parks(target, how) => driver.park(about, target, how).await,
         Stop::Ended(End::Cut(broken)) => driver.end(Err(broken.into())).await,
         Stop::Stalled => driver.end(Err(Stalled.into())).await,
         Stop::Ended(End::Complete) | Stop::TimedOut | Stop::Unopened => driver.end(Ok(())).await,
+    }
+}
+
+/// A connection that is a tunnel, apart from its stream.
+struct OpenTunnel {
+    service: SiteService,
+    http: Server,
+    tunnel: Box<Tunnel>,
+}
+
+/// Serves a tunnel until the connection ends, or can leave as `orders` ask.
+async fn serve_tunnel(
+    peers: &Peers,
+    about: About,
+    mut stream: Box<TlsStream<TcpStream>>,
+    open: OpenTunnel,
+    orders: &mut Orders,
+) -> HttpEnd {
+    let OpenTunnel { service, http, mut tunnel } = open;
+    match tunnel.on_connection(peers, &about, &mut stream, orders).await {
+        TunnelStop::Ended(result) => HttpEnd::Ended(stream, result.map_err(HttpError::from)),
+        TunnelStop::Parks(target, how) => {
+            let live = Box::new(Live { about, parts: stream.into_parts() });
+            let open = OpenResponse { service, http, unwritten: Vec::new(), rest: OpenRest::Tunnel(tunnel) };
+            HttpEnd::Parked(Box::new(Parked { live, target, within: Some((Box::new(open), how)) }))
+        }
     }
 }
 
@@ -166,11 +202,13 @@ impl Driver {
             self.connection.set_pace(self.leaving.pace());
             match step {
                 Step::Park(target, how) => return Poll::Ready(Stop::Parks(target, how)),
-                Step::Report(reason) => about.report_stay(&http.peers, reason),
-                Step::Prepare { target, number, part, timeout } => {
-                    let prepare = AgentToAgent::Prepare(Box::new(prepare(about, number, part)));
+                Step::Report => about.report_stay(&http.peers, StayReason::InRequest),
+                Step::Prepare { target, number, rest, timeout } => {
+                    let body = self.connection.responding().map(|responding| responding.body.body());
+                    let anchor = body.and_then(|body| body.kept().anchored()).map(AnchoredStream::anchor);
+                    let question = preparations::question(about, number, rest, anchor.unwrap_or(http.peers.name()));
                     let mut limit = Box::pin(sleep(timeout));
-                    if !http.peers.send(&target, prepare) || limit.as_mut().poll(cx).is_ready() {
+                    if !http.peers.send(&target, question) || limit.as_mut().poll(cx).is_ready() {
                         self.leaving.on_timeout();
                     }
                     self.preparing = Some(limit);
@@ -196,7 +234,7 @@ impl Driver {
         } else {
             Box::new(TlsStream::from_parts(with_opened(*stream, opened, &early)))
         };
-        Ok((stream, OpenResponse { service, http, unwritten, responding }))
+        Ok((stream, OpenResponse { service, http, unwritten, rest: OpenRest::Response(responding.map(Box::new)) }))
     }
 
     async fn end(self, result: Result<(), HttpError>) -> HttpEnd {
@@ -211,25 +249,6 @@ impl Driver {
             }
             Err(end) => end,
         }
-    }
-}
-
-/// The question whether another agent can continue the response in progress.
-fn prepare(about: &About, number: u32, part: Option<Resume>) -> Prepare {
-    let part = part.map(|Resume { request, etag, part }| ResponsePart {
-        request: SecretBytes::new(request.to_vec()),
-        etag: etag.as_bytes().to_vec(),
-        first: part.first,
-        last: part.last,
-        complete_len: part.complete_len,
-    });
-    Prepare {
-        connection: about.id,
-        number,
-        client: about.client,
-        server: about.server,
-        client_certificate: about.client_certificate.clone(),
-        part,
     }
 }
 

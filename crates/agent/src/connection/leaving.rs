@@ -24,7 +24,7 @@
 use std::time::Duration;
 
 use watari_connection::{Departure, Pace, Resume};
-use watari_values::{NodeName, StayReason};
+use watari_values::NodeName;
 use watari_wire::{ETAG_LEN_MAX, REQUEST_LEN_MAX};
 
 /// The most bytes of a response that a target reads without use.
@@ -66,7 +66,7 @@ enum LeavingState {
 struct Preparing {
     target: NodeName,
     request: u64,
-    /// The offset in the resource from which the target provides the rest. `None`: the rest moves as bytes.
+    /// The offset in the resource from which the target provides the rest. `None`: it does not.
     first: Option<u64>,
     is_held: bool,
 }
@@ -86,12 +86,23 @@ pub(super) struct Situation {
 pub(super) enum Step {
     /// Goes on.
     Serve,
-    /// Reports to the dispatcher why the connection stays for now.
-    Report(StayReason),
+    /// Reports to the dispatcher that the connection stays for now.
+    Report,
     /// Asks `target` to prepare, and calls [`Leaving::on_timeout`] after `timeout`.
-    Prepare { target: NodeName, number: u32, part: Option<Resume>, timeout: Duration },
+    Prepare { target: NodeName, number: u32, rest: PreparedRest, timeout: Duration },
     /// Takes the connection apart, and gives it to the agent.
     Park(NodeName, Option<InResponse>),
+}
+
+/// What the target prepares.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PreparedRest {
+    /// The rest moves as bytes.
+    Bytes,
+    /// A part of a resource, which the target provides.
+    Part(Resume),
+    /// The bytes come from the anchor.
+    Anchored,
 }
 
 /// How a response in progress continues at the target.
@@ -99,8 +110,17 @@ pub(super) enum Step {
 pub(super) struct InResponse {
     /// The number of the preparation.
     pub(super) number: u32,
-    /// The bytes of the prepared part that the target skips. `None`: the rest moves as bytes.
-    pub(super) skip: Option<u64>,
+    pub(super) rest: InResponseRest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InResponseRest {
+    /// The rest moves as bytes.
+    Bytes,
+    /// The target has the rest, and skips these bytes of it.
+    Prepared { skip: u64 },
+    /// The bytes come from the anchor.
+    Anchored,
 }
 
 impl Leaving {
@@ -169,15 +189,19 @@ impl Leaving {
             LeavingState::Wanted { target, is_reported } => match departure {
                 Departure::Parts => {
                     let target = target.clone();
-                    self.prepare(target, request, None, false)
+                    self.prepare(target, request, PreparedRest::Bytes, false)
                 }
                 Departure::Rest(rest) if is_shippable(&rest) => {
                     let target = target.clone();
-                    self.prepare(target, request, Some(rest), false)
+                    self.prepare(target, request, PreparedRest::Part(rest), false)
+                }
+                Departure::Events => {
+                    let target = target.clone();
+                    self.prepare(target, request, PreparedRest::Anchored, false)
                 }
                 _ if !*is_reported => {
                     *is_reported = true;
-                    Step::Report(StayReason::InRequest)
+                    Step::Report
                 }
                 _ => Step::Serve,
             },
@@ -200,26 +224,30 @@ impl Leaving {
 
     fn park_prepared(&mut self, prepared: Preparing, departure: Departure) -> Step {
         let Preparing { target, request, first, .. } = prepared;
-        let skip = match (departure, first) {
+        let rest = match (departure, first) {
             // A part may have become so short that it moves as bytes.
-            (Departure::Parts, _) => None,
+            (Departure::Parts, _) => InResponseRest::Bytes,
+            (Departure::Events, _) => InResponseRest::Anchored,
             (Departure::Rest(rest), Some(first)) => match rest.part.first.checked_sub(first) {
-                Some(skip) if skip <= SKIP_LEN_MAX => Some(skip),
-                _ => return self.prepare(target, request, Some(rest), true),
+                Some(skip) if skip <= SKIP_LEN_MAX => InResponseRest::Prepared { skip },
+                _ => return self.prepare(target, request, PreparedRest::Part(rest), true),
             },
             // The rest is about to be read.
             _ => return Step::Serve,
         };
         self.state = LeavingState::Staying;
-        Step::Park(target, Some(InResponse { number: self.number, skip }))
+        Step::Park(target, Some(InResponse { number: self.number, rest }))
     }
 
-    fn prepare(&mut self, target: NodeName, request: u64, part: Option<Resume>, is_held: bool) -> Step {
+    fn prepare(&mut self, target: NodeName, request: u64, rest: PreparedRest, is_held: bool) -> Step {
         self.number = self.number.wrapping_add(1);
-        let first = part.as_ref().map(|part| part.part.first);
+        let first = match &rest {
+            PreparedRest::Part(part) => Some(part.part.first),
+            PreparedRest::Bytes | PreparedRest::Anchored => None,
+        };
         self.state = LeavingState::Preparing(Preparing { target: target.clone(), request, first, is_held });
         let timeout = if is_held { HELD_TIMEOUT } else { PREPARE_TIMEOUT };
-        Step::Prepare { target, number: self.number, part, timeout }
+        Step::Prepare { target, number: self.number, rest, timeout }
     }
 }
 
@@ -270,7 +298,8 @@ mod tests {
     }
 
     fn park(number: u32, skip: Option<u64>) -> Step {
-        Step::Park(name("b"), Some(InResponse { number, skip }))
+        let rest = skip.map_or(InResponseRest::Bytes, |skip| InResponseRest::Prepared { skip });
+        Step::Park(name("b"), Some(InResponse { number, rest }))
     }
 
     #[test]
@@ -286,10 +315,10 @@ mod tests {
     fn a_response_that_cannot_continue_is_reported_once() {
         for departure in [Departure::Request, Departure::Response] {
             let mut leaving = wanted();
-            assert_eq!(leaving.next(within(departure.clone())), Step::Report(StayReason::InRequest));
+            assert_eq!(leaving.next(within(departure.clone())), Step::Report);
             assert_eq!(leaving.next(within(departure.clone())), Step::Serve);
             leaving.on_leave(Some(name("b")));
-            assert_eq!(leaving.next(within(departure)), Step::Report(StayReason::InRequest), "it was asked again");
+            assert_eq!(leaving.next(within(departure)), Step::Report, "it was asked again");
             assert_eq!(leaving.next(idle()), Step::Park(name("b"), None));
         }
     }
@@ -325,6 +354,17 @@ mod tests {
         leaving.on_prepared(&name("b"), number, false);
         assert_eq!(leaving.next(within(Departure::Response)), Step::Serve, "the rest is being read");
         assert_eq!(leaving.next(within(Departure::Parts)), park(number, None));
+    }
+
+    #[test]
+    fn a_stream_of_events_gets_its_bytes_from_the_anchor() {
+        let mut leaving = wanted();
+        let step = leaving.next(within(Departure::Events));
+        assert!(matches!(step, Step::Prepare { rest: PreparedRest::Anchored, .. }), "{step:?}");
+        assert_eq!(leaving.next(within(Departure::Events)), Step::Serve);
+        leaving.on_prepared(&name("b"), 1, false);
+        let how = InResponse { number: 1, rest: InResponseRest::Anchored };
+        assert_eq!(leaving.next(within(Departure::Events)), Step::Park(name("b"), Some(how)));
     }
 
     #[test]
@@ -370,6 +410,6 @@ mod tests {
     fn a_request_that_is_too_long_to_ship_stays() {
         let Departure::Rest(mut long) = rest(0) else { unreachable!() };
         long.request = Bytes::from(vec![b'x'; REQUEST_LEN_MAX + 1]);
-        assert_eq!(wanted().next(within(Departure::Rest(long))), Step::Report(StayReason::InRequest));
+        assert_eq!(wanted().next(within(Departure::Rest(long))), Step::Report);
     }
 }

@@ -18,15 +18,22 @@ use tokio::time::{Instant, timeout};
 use watari_connection::{Part, Responding, Resume};
 use watari_http1::{ImportError, Server};
 use watari_proxy::Client;
-use watari_values::{ConnectionId, NodeName};
-use watari_wire::{AgentToAgent, Prepare, PrepareRefusal, Prepared, ResponsePart, ResponseRest, ShipInResponse};
+use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes};
+use watari_wire::{
+    AgentToAgent, AnchoredState, Prepare, PrepareRefusal, PrepareRest, Prepared, ResponsePart, ResponseRest,
+    ShipInResponse,
+};
 
 use super::early_data::gate::Gate;
 use super::http::HTTP2;
+use super::leaving::PreparedRest;
 use super::requests::{GuardedResponse, Requests};
-use super::site_service::{OpenResponse, SiteService};
+use super::site_service::{OpenResponse, OpenRest, SiteService};
+use crate::handoff::anchors::Anchors;
+use crate::handoff::live::About;
 use crate::node::metrics::Metrics;
 use crate::node::peers::Peers;
+use crate::node::slots::Slot;
 use crate::settings::current::CurrentSettings;
 
 /// How long a preparation waits for its connection. The source ships it as soon as it has the answer.
@@ -40,6 +47,7 @@ pub(crate) struct Preparations {
     settings: Arc<CurrentSettings>,
     metrics: Arc<Metrics>,
     requests: Arc<Requests>,
+    anchors: Arc<Anchors>,
     entries: Mutex<HashMap<ConnectionId, Entry>>,
 }
 
@@ -58,6 +66,8 @@ enum Rest {
     Shipped,
     /// A part of a resource, and the response of this agent's site.
     Part(Resume, Box<GuardedResponse>),
+    /// Its bytes come from this anchor. The slot is that of the request.
+    Anchored(NodeName, Slot),
 }
 
 /// A response that a shipped connection continues here.
@@ -66,10 +76,15 @@ pub(crate) struct Continuation {
     requests: Arc<Requests>,
     http: Server,
     unwritten: Vec<u8>,
-    resume: Option<Resume>,
-    body: Box<GuardedResponse>,
     pending: Bytes,
-    skip: u64,
+    rest: ContinuedRest,
+}
+
+/// What follows the bytes that were shipped.
+enum ContinuedRest {
+    End,
+    Part { resume: Resume, body: Box<GuardedResponse>, skip: u64 },
+    Anchored { anchors: Arc<Anchors>, state: AnchoredState, slot: Slot },
 }
 
 /// Why a shipped response does not continue here.
@@ -89,18 +104,25 @@ impl Preparations {
         settings: Arc<CurrentSettings>,
         metrics: Arc<Metrics>,
         requests: Arc<Requests>,
+        anchors: Arc<Anchors>,
     ) -> Self {
-        Self { peers, settings, metrics, requests, entries: Mutex::default() }
+        Self { peers, settings, metrics, requests, anchors, entries: Mutex::default() }
     }
 
     /// Handles a question of another agent. Requires a tokio runtime.
     pub(crate) fn on_prepare(self: &Arc<Self>, from: &NodeName, prepare: &Prepare) {
-        let Prepare { connection, number, part, .. } = prepare;
+        let Prepare { connection, number, rest, .. } = prepare;
         let client = Client::new(prepare.client, prepare.server, prepare.client_certificate.as_deref());
         if !self.enter(from, *connection, *number, Arc::new(client)) {
             return self.answer(from, *connection, *number, Some(PrepareRefusal::Full));
         }
-        let Some(part) = part else { return self.finish(from, *connection, *number, Ok(Rest::Shipped)) };
+        let part = match rest {
+            PrepareRest::Bytes => return self.finish(from, *connection, *number, Ok(Rest::Shipped)),
+            PrepareRest::Anchored { anchor } => {
+                return self.finish(from, *connection, *number, self.reach(anchor));
+            }
+            PrepareRest::Part(part) => part,
+        };
         let Some(resume) = resume(part) else {
             return self.finish(from, *connection, *number, Err(PrepareRefusal::Response));
         };
@@ -122,23 +144,36 @@ impl Preparations {
         let Some(Entry { client, ready: Some(ready), .. }) = entry else { return Err(CannotContinue::NotPrepared) };
         let http = Server::import(&shipped.http, self.settings.limits().http1())?;
         let is_http2 = shipped.ship.tls.alpn == HTTP2;
-        if is_http2 || http.awaits_content() || http.is_tunnel() {
+        if is_http2 || http.awaits_content() {
             return Err(CannotContinue::Mismatch);
         }
-        let (resume, body, pending, skip) = match (&shipped.rest, ready) {
-            (ResponseRest::Bytes(bytes), _) => {
-                let bytes = Bytes::copy_from_slice(bytes.as_slice());
-                (None, Box::new(GuardedResponse::empty()), bytes, 0)
+        let pending = Bytes::copy_from_slice(shipped.pending.as_slice());
+        let (rest, rest_len) = match (&shipped.rest, ready) {
+            (ResponseRest::End, _) => (ContinuedRest::End, Some(0)),
+            (ResponseRest::Prepared { skip }, Rest::Part(resume, body)) => {
+                let rest_len = resume.part.content_len().checked_sub(*skip).ok_or(CannotContinue::Mismatch)?;
+                (ContinuedRest::Part { resume, body, skip: *skip }, Some(rest_len))
             }
-            (ResponseRest::Prepared { skip }, Rest::Part(resume, body)) => (Some(resume), body, Bytes::new(), *skip),
-            (ResponseRest::Prepared { .. }, Rest::Shipped) => return Err(CannotContinue::Mismatch),
+            (ResponseRest::Anchored(state), Rest::Anchored(anchor, slot)) if state.anchor == anchor => {
+                (ContinuedRest::Anchored { anchors: self.anchors.clone(), state: state.clone(), slot }, None)
+            }
+            _ => return Err(CannotContinue::Mismatch),
         };
-        let rest_len = resume.as_ref().map_or(pending.len() as u64, |resume| resume.part.content_len());
-        if rest_len.checked_sub(skip) != http.content_left() {
+        let len = rest_len.map(|rest_len| pending.len() as u64 + rest_len);
+        let fits = if http.is_tunnel() { len.is_none() } else { len == http.content_left() };
+        if !fits {
             return Err(CannotContinue::Mismatch);
         }
         let unwritten = shipped.unwritten.as_slice().to_vec();
-        Ok(Continuation { client, requests: self.requests.clone(), http, unwritten, resume, body, pending, skip })
+        Ok(Continuation { client, requests: self.requests.clone(), http, unwritten, pending, rest })
+    }
+
+    /// Checks that this agent can exchange messages with the anchor, and takes a slot for the request.
+    fn reach(&self, anchor: &NodeName) -> Result<Rest, PrepareRefusal> {
+        if !self.peers.is_up(anchor) {
+            return Err(PrepareRefusal::NoLink);
+        }
+        self.requests.slot().map(|slot| Rest::Anchored(anchor.clone(), slot)).ok_or(PrepareRefusal::Full)
     }
 
     /// Drops preparations whose connection has not come in time.
@@ -204,14 +239,50 @@ impl Continuation {
         self.unwritten.len() + self.pending.len()
     }
 
-    /// The response, to be served on. From now on the client is expected to take it.
-    pub(super) fn open(self) -> OpenResponse {
-        let Self { client, requests, http, unwritten, resume, body, pending, skip } = self;
+    /// The response, to be served on since the commit of `epoch`. From now on the client is expected to take it.
+    pub(super) fn open(self, epoch: Epoch) -> OpenResponse {
+        let Self { client, requests, http, unwritten, pending, rest } = self;
         let service = SiteService::new(requests, client, Gate::default());
-        let body = service.requests.attend(*body, &service.stalls);
-        let responding = Some(Responding { body, position: 0, pending, skip, resume });
-        OpenResponse { service, http, unwritten, responding }
+        let is_events = matches!(rest, ContinuedRest::Anchored { .. });
+        let (body, skip, resume) = match rest {
+            ContinuedRest::End => (GuardedResponse::empty(), 0, None),
+            ContinuedRest::Part { resume, body, skip } => (*body, skip, Some(resume)),
+            ContinuedRest::Anchored { anchors, state, slot } => {
+                let stream = anchors.attach(epoch, &state);
+                if http.is_tunnel() {
+                    let tunnel = Box::new(service.requests.continue_tunnel(stream, slot, pending));
+                    return OpenResponse { service, http, unwritten, rest: OpenRest::Tunnel(tunnel) };
+                }
+                (GuardedResponse::anchored(stream, slot), 0, None)
+            }
+        };
+        let body = service.requests.attend(body, &service.stalls);
+        let responding = Responding { body, position: 0, pending, skip, resume, is_events };
+        OpenResponse { service, http, unwritten, rest: OpenRest::Response(Some(Box::new(responding))) }
     }
+}
+
+/// The question whether another agent can continue the response in progress, or the tunnel.
+pub(super) fn question(about: &About, number: u32, rest: PreparedRest, anchor: &NodeName) -> AgentToAgent {
+    let rest = match rest {
+        PreparedRest::Bytes => PrepareRest::Bytes,
+        PreparedRest::Part(Resume { request, etag, part }) => PrepareRest::Part(ResponsePart {
+            request: SecretBytes::new(request.to_vec()),
+            etag: etag.as_bytes().to_vec(),
+            first: part.first,
+            last: part.last,
+            complete_len: part.complete_len,
+        }),
+        PreparedRest::Anchored => PrepareRest::Anchored { anchor: anchor.clone() },
+    };
+    AgentToAgent::Prepare(Box::new(Prepare {
+        connection: about.id,
+        number,
+        client: about.client,
+        server: about.server,
+        client_certificate: about.client_certificate.clone(),
+        rest,
+    }))
 }
 
 /// Reads the part that another agent asks for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use http_body_util::Empty;
+use http_body_util::{BodyExt as _, Empty};
 use watari_body::{Body, BoxError, Departure};
 use watari_connection::{CannotResume, Resume};
 use watari_http1::Refused;
@@ -17,6 +17,7 @@ use super::stalls::{Exchange, Stalls, Transfers, Watched};
 use super::streams::GuardedBody;
 use super::strict;
 use super::tunnel::Tunnel;
+use crate::handoff::anchored_stream::AnchoredStream;
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::slots::{Slot, Slots};
 use crate::settings::current::CurrentSettings;
@@ -66,7 +67,7 @@ impl Requests {
             (_, slot) => (None, slot),
         };
         let departure = response.extensions_mut().remove();
-        let guards = ResponseGuards { _slot: slot, departure };
+        let guards = ResponseGuards { _slot: slot, departure, anchored: None };
         let response = response.map(|body| self.transfers.send(GuardedBody::new(body, guards), &exchange));
         Answer { response, tunnel }
     }
@@ -88,7 +89,18 @@ impl Requests {
         let mut response = site.respond(request, client).await;
         let departure = response.extensions_mut().remove();
         let body = resume.accept(response).map_err(refusal_of)?;
-        Ok(GuardedResponse(GuardedBody::new(body, ResponseGuards { _slot: Some(slot), departure })))
+        Ok(GuardedResponse(GuardedBody::new(body, ResponseGuards { _slot: Some(slot), departure, anchored: None })))
+    }
+
+    /// A slot for a request whose response comes from another agent.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.slots.take()
+    }
+
+    /// A tunnel that continues here, with bytes that its client still has to get.
+    pub(crate) fn continue_tunnel(&self, stream: AnchoredStream, slot: Slot, to_client: Bytes) -> Tunnel {
+        let silence_max = self.settings.limits().tunnel_timeout;
+        Tunnel::anchored(stream, to_client, silence_max, slot, Counted::one_more(&self.metrics.tunnels))
     }
 
     /// Watches that the client takes a response that another agent has begun.
@@ -149,12 +161,19 @@ pub(crate) struct ResponseGuards {
     _slot: Option<Slot>,
     /// To record that the rest of the response continues elsewhere.
     departure: Option<Departure>,
+    /// The stream from which the body comes, if its origin is at another agent.
+    anchored: Option<Arc<AnchoredStream>>,
 }
 
 impl ResponseGuards {
     /// The rest of the response continues at another agent.
     pub(crate) fn departs(&self) {
         self.departure.iter().for_each(Departure::departs);
+    }
+
+    /// The stream from which the body comes, if its origin is at another agent.
+    pub(crate) fn anchored(&self) -> Option<&AnchoredStream> {
+        self.anchored.as_deref()
     }
 }
 
@@ -165,6 +184,13 @@ impl GuardedResponse {
     /// A response whose bytes are elsewhere.
     pub(crate) fn empty() -> Self {
         Self(GuardedBody::new(watari_body::empty(), ResponseGuards::default()))
+    }
+
+    /// A response whose body comes from its anchor.
+    pub(crate) fn anchored(stream: AnchoredStream, slot: Slot) -> Self {
+        let (stream, body) = stream.into_body();
+        let guards = ResponseGuards { _slot: Some(slot), departure: None, anchored: Some(stream) };
+        Self(GuardedBody::new(body.boxed_unsync(), guards))
     }
 }
 

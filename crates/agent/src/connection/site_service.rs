@@ -4,18 +4,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
+use http_body_util::BodyExt as _;
+use tokio::io::AsyncWriteExt as _;
 use watari_connection::{Content, Interim, Responding, Service};
 use watari_http1::{Refused, Server};
 use watari_proxy::{Client, OnInformational};
 use watari_values::SecretBytes;
-use watari_wire::ResponseRest;
+use watari_wire::{AnchoredState, ResponseRest};
 
 use super::date;
 use super::early_data::gate::Gate;
-use super::leaving::InResponse;
+use super::leaving::{InResponse, InResponseRest};
 use super::requests::{Requests, ResponseBody};
 use super::stalls::Stalls;
-use super::tunnel::Agreed;
+use super::tunnel::{Agreed, Tunnel};
+use crate::handoff::anchored_stream::AnchoredStream;
+use crate::handoff::anchors::Anchors;
 use crate::handoff::source::ShippedResponse;
 
 /// Answers requests of one connection from the site.
@@ -33,7 +37,15 @@ pub(crate) struct OpenResponse {
     pub(super) http: Server,
     /// Framed bytes that are not sealed.
     pub(super) unwritten: Vec<u8>,
-    pub(super) responding: Option<Responding<ResponseBody>>,
+    pub(super) rest: OpenRest,
+}
+
+/// What follows in an open response.
+pub(super) enum OpenRest {
+    /// The rest of its body. `None`: all of it is framed.
+    Response(Option<Box<Responding<ResponseBody>>>),
+    /// It was the response to an upgrade.
+    Tunnel(Box<Tunnel>),
 }
 
 impl SiteService {
@@ -43,20 +55,90 @@ impl SiteService {
 }
 
 impl OpenResponse {
-    /// The rest of the response continues at another agent.
-    pub(super) fn departs(&self) {
-        self.responding.iter().for_each(|responding| responding.body.body().kept().departs());
-    }
-
-    /// The response as the target gets it.
-    pub(super) fn shipped(&self, how: InResponse) -> ShippedResponse {
+    /// The response as the target gets it. If this agent becomes the anchor of its bytes, also its end of their stream.
+    pub(super) fn ship(&self, how: InResponse, anchors: &Arc<Anchors>) -> (ShippedResponse, Option<AnchoredStream>) {
         let mut http = Vec::new();
         self.http.export(&mut http);
-        let pending = || self.responding.as_ref().map(|responding| responding.pending.to_vec()).unwrap_or_default();
-        let rest = how.skip.map(|skip| ResponseRest::Prepared { skip });
-        let rest = rest.unwrap_or_else(|| ResponseRest::Bytes(SecretBytes::new(pending())));
-        ShippedResponse { number: how.number, http, unwritten: SecretBytes::new(self.unwritten.clone()), rest }
+        let (rest, begun, pending) = match how.rest {
+            InResponseRest::Bytes => (ResponseRest::End, None, self.pending()),
+            InResponseRest::Prepared { skip } => (ResponseRest::Prepared { skip }, None, Vec::new()),
+            InResponseRest::Anchored => {
+                let (state, begun) = self.export(anchors);
+                (ResponseRest::Anchored(state), begun, self.pending())
+            }
+        };
+        let (unwritten, pending) = (SecretBytes::new(self.unwritten.clone()), SecretBytes::new(pending));
+        (ShippedResponse { number: how.number, http, unwritten, pending, rest }, begun)
     }
+
+    /// The response stays here: the move was aborted.
+    pub(super) fn stays(&self) {
+        self.anchored().into_iter().for_each(AnchoredStream::thaw);
+    }
+
+    /// The response continues at another agent, or may do so. With `begun`, its bytes come from here, in a task that
+    /// ends with them.
+    pub(super) fn departs(self, begun: Option<AnchoredStream>) {
+        match (self.rest, begun) {
+            (OpenRest::Tunnel(mut tunnel), Some(mut stream)) => {
+                tokio::spawn(async move { tunnel.join_to_end(&mut stream).await });
+            }
+            (OpenRest::Response(Some(responding)), Some(mut stream)) => {
+                tokio::spawn(async move { relay_body(responding.body, &mut stream).await });
+            }
+            (OpenRest::Response(Some(responding)), None) => responding.body.body().kept().departs(),
+            (OpenRest::Response(None) | OpenRest::Tunnel(_), _) => {}
+        }
+    }
+
+    /// The owner's end of the stream, as it moves, or a new one.
+    fn export(&self, anchors: &Arc<Anchors>) -> (AnchoredState, Option<AnchoredStream>) {
+        if let Some(stream) = self.anchored() {
+            return (stream.export(self.to_origin()), None);
+        }
+        let begun = anchors.begin();
+        (begun.export(&[]), Some(begun))
+    }
+
+    /// The stream from which the bytes come, if their origin is at another agent.
+    fn anchored(&self) -> Option<&AnchoredStream> {
+        match &self.rest {
+            OpenRest::Response(responding) => responding.as_ref()?.body.body().kept().anchored(),
+            OpenRest::Tunnel(tunnel) => tunnel.anchor().map(|(stream, _)| stream),
+        }
+    }
+
+    /// Bytes from the client that the stream to the anchor has not taken.
+    fn to_origin(&self) -> &[u8] {
+        match &self.rest {
+            OpenRest::Tunnel(tunnel) => tunnel.anchor().map_or(&[], |(_, [to_origin, _])| to_origin),
+            OpenRest::Response(_) => &[],
+        }
+    }
+
+    /// Bytes for the client that are not framed. What the tunnel of this agent holds comes from the anchor.
+    fn pending(&self) -> Vec<u8> {
+        match &self.rest {
+            OpenRest::Response(responding) => {
+                responding.as_ref().map_or_else(Vec::new, |responding| responding.pending.to_vec())
+            }
+            OpenRest::Tunnel(tunnel) => tunnel.anchor().map_or_else(Vec::new, |(_, [_, to_client])| to_client.to_vec()),
+        }
+    }
+}
+
+/// Sends a body to the owner of the client's connection. If the body fails, so does the stream.
+async fn relay_body(mut body: ResponseBody, stream: &mut AnchoredStream) {
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return };
+        // Trailers may be discarded (RFC 9110, section 6.5.1).
+        let Ok(data) = frame.into_data() else { continue };
+        if stream.write_all(&data).await.is_err() {
+            return;
+        }
+    }
+    // The stream has failed if the owner does not take the end.
+    let _ = stream.shutdown().await;
 }
 
 impl Service for SiteService {

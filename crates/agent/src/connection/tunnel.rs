@@ -1,58 +1,116 @@
 //! Relays connections and HTTP/2 streams that have become tunnels to an origin.
 //!
-//! A connection that is a tunnel never moves, not even in a drain, because its other end is this node's connection to
-//! an origin. An end without an announcement, such as an idle timeout, is not a clean end for the client either. On
-//! HTTP/2, the library ends the stream cleanly all the same, but `WebSocket` has its own end.
+//! The connection to an origin stays at the agent that made it. A client's connection that is a tunnel can move: the
+//! agent that has the origin's side is then its anchor, and exchanges the bytes with the owner (`handoff::anchors`).
+//! An end without an announcement, such as an idle timeout, is not a clean end for the client. On HTTP/2, the library
+//! ends the stream cleanly all the same, but `WebSocket` has its own end.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use watari_proxy::TunnelBroken;
+use tokio::time::{Sleep, sleep};
+use watari_connection::Departure;
+use watari_proxy::{TunnelBroken, TunnelRelay};
 use watari_stream::TlsStream;
-use watari_values::StayReason;
+use watari_values::{NodeName, StayReason};
 
+use super::leaving::{InResponse, Leaving, Situation, Step};
+use super::preparations;
 use super::streams::{GuardedBody, OpenStream};
+use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;
-use crate::handoff::registry::Orders;
+use crate::handoff::registry::{Order, Orders};
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
 
 /// A tunnel that an origin has accepted.
 pub(crate) struct Tunnel {
-    origin: watari_proxy::Tunnel,
+    origin: OriginSide,
     silence_max: Duration,
     /// The tunnel's request slot.
     _slot: Slot,
     _counted: Counted,
 }
 
+/// The side of a tunnel away from the client.
+enum OriginSide {
+    /// A connection of this agent.
+    Here(watari_proxy::Tunnel),
+    /// The connection of another agent.
+    Anchored { stream: AnchoredStream, relay: TunnelRelay },
+}
+
+/// Why a tunnel is no longer served.
+pub(super) enum TunnelStop {
+    Ended(Result<(), TunnelBroken>),
+    /// The connection has to move to the agent, and can do so now.
+    Parks(NodeName, InResponse),
+}
+
 impl Tunnel {
     /// `silence_max`: the time without a byte in either direction after which the tunnel ends. `slot`: the slot of the
     /// request, which the tunnel keeps. `counted` counts the tunnel.
     pub(crate) fn new(origin: watari_proxy::Tunnel, silence_max: Duration, slot: Slot, counted: Counted) -> Self {
-        Self { origin, silence_max, _slot: slot, _counted: counted }
+        Self { origin: OriginSide::Here(origin), silence_max, _slot: slot, _counted: counted }
     }
 
-    /// Serves a connection as a tunnel until it ends. Requests to leave are answered with [`StayReason::Tunnel`].
-    pub(crate) async fn on_connection(
-        self,
+    /// A tunnel whose origin is at the other end of `stream`. `to_client` precedes the bytes of the stream.
+    pub(super) fn anchored(
+        stream: AnchoredStream,
+        to_client: Bytes,
+        silence_max: Duration,
+        slot: Slot,
+        counted: Counted,
+    ) -> Self {
+        let relay = TunnelRelay::with_unwritten(to_client);
+        Self { origin: OriginSide::Anchored { stream, relay }, silence_max, _slot: slot, _counted: counted }
+    }
+
+    /// The stream to the anchor, and the bytes on their way to the origin and to the client. `None`: this agent has the
+    /// connection to the origin.
+    pub(super) fn anchor(&self) -> Option<(&AnchoredStream, [&[u8]; 2])> {
+        match &self.origin {
+            OriginSide::Here(_) => None,
+            OriginSide::Anchored { stream, relay } => Some((stream, relay.unwritten())),
+        }
+    }
+
+    /// Relays until both sides have ended. If the future is dropped before, the tunnel can go on with another stream
+    /// that continues the client's.
+    pub(crate) async fn join(
+        &mut self,
+        client: &mut (impl AsyncRead + AsyncWrite + Send + Unpin),
+    ) -> Result<(), TunnelBroken> {
+        match &mut self.origin {
+            OriginSide::Here(tunnel) => tunnel.join(client, self.silence_max).await,
+            OriginSide::Anchored { stream, relay } => relay.join(client, stream, self.silence_max, |_| {}).await,
+        }
+    }
+
+    /// Serves a connection as a tunnel until it ends, or can leave as `orders` ask.
+    pub(super) async fn on_connection(
+        &mut self,
         peers: &Peers,
         about: &About,
         stream: &mut TlsStream<TcpStream>,
         orders: &mut Orders,
-    ) -> Result<(), TunnelBroken> {
-        let mut joined = pin!(self.join(stream));
+    ) -> TunnelStop {
+        let mut leaving = TunnelLeaving::default();
         loop {
-            about.report_stay(peers, StayReason::Tunnel);
             tokio::select! {
-                result = &mut joined => return result,
-                Some(_) = orders.recv() => {}
+                result = self.join(stream) => return TunnelStop::Ended(result),
+                Some(order) = orders.recv() => leaving.follow(*order, peers, about),
+                () = leaving.timeout() => leaving.leaving.on_timeout(),
+            }
+            if let Some((target, how)) = leaving.leave(self, peers, about) {
+                return TunnelStop::Parks(target, how);
             }
         }
     }
@@ -70,16 +128,84 @@ impl Tunnel {
         GuardedBody::new(body, None)
     }
 
-    async fn on_stream(self, upgrading: OnUpgrade, _open: OpenStream) {
+    async fn on_stream(mut self, upgrading: OnUpgrade, _open: OpenStream) {
         // If the connection has ended in the meantime, so has the stream.
         let Ok(stream) = upgrading.await else { return };
-        if let Err(error) = self.join(TokioIo::new(stream)).await {
+        self.join_to_end(&mut TokioIo::new(stream)).await;
+    }
+
+    /// Relays until the tunnel has ended.
+    pub(crate) async fn join_to_end(&mut self, client: &mut (impl AsyncRead + AsyncWrite + Send + Unpin)) {
+        if let Err(error) = self.join(client).await {
             tracing::debug!(%error, cause = std::error::Error::source(&error), "tunnel ended");
         }
     }
 
-    async fn join(self, client: impl AsyncRead + AsyncWrite + Send) -> Result<(), TunnelBroken> {
-        self.origin.join(client, self.silence_max).await
+    /// Whether neither direction has ended. Only then can the client's connection move.
+    fn is_open(&self) -> bool {
+        match &self.origin {
+            OriginSide::Here(tunnel) => tunnel.is_open(),
+            OriginSide::Anchored { relay, .. } => relay.is_open(),
+        }
+    }
+}
+
+/// How a connection that is a tunnel leaves.
+#[derive(Default)]
+struct TunnelLeaving {
+    leaving: Leaving,
+    /// The time limit of a preparation.
+    preparing: Option<Pin<Box<Sleep>>>,
+    /// The number of times that the connection was asked to leave. Each time its target may be asked again.
+    asked: u64,
+}
+
+impl TunnelLeaving {
+    fn follow(&mut self, order: Order, peers: &Peers, about: &About) {
+        match order {
+            Order::Leave(leave) => {
+                if leave.target.is_none() {
+                    about.report_stay(peers, StayReason::Tunnel);
+                }
+                self.asked += 1;
+                self.leaving.on_leave(leave.target);
+            }
+            Order::Prepared(from, prepared) => {
+                self.leaving.on_prepared(&from, prepared.number, prepared.refused.is_some());
+            }
+        }
+    }
+
+    async fn timeout(&mut self) {
+        match &mut self.preparing {
+            Some(preparing) => preparing.await,
+            None => std::future::pending().await,
+        }
+        self.preparing = None;
+    }
+
+    /// Leaves if that is possible now. Otherwise does what it takes.
+    fn leave(&mut self, tunnel: &Tunnel, peers: &Peers, about: &About) -> Option<(NodeName, InResponse)> {
+        if !self.leaving.is_wanted() {
+            return None;
+        }
+        loop {
+            let departure = if tunnel.is_open() { Departure::Events } else { Departure::Response };
+            match self.leaving.next(Situation { departure, is_idle: false, request: self.asked }) {
+                Step::Serve => return None,
+                Step::Report => about.report_stay(peers, StayReason::Tunnel),
+                Step::Park(target, how) => return how.map(|how| (target, how)),
+                Step::Prepare { target, number, rest, timeout } => {
+                    let anchor = tunnel.anchor().map(|(stream, _)| stream.anchor());
+                    let anchor = anchor.unwrap_or(peers.name());
+                    if !peers.send(&target, preparations::question(about, number, rest, anchor)) {
+                        self.leaving.on_timeout();
+                        about.report_stay(peers, StayReason::NoLink);
+                    }
+                    self.preparing = Some(Box::pin(sleep(timeout)));
+                }
+            }
+        }
     }
 }
 

@@ -44,17 +44,15 @@ pub(crate) struct ShippedResponse {
     pub(crate) http: Vec<u8>,
     /// Framed bytes that are not sealed.
     pub(crate) unwritten: SecretBytes,
+    /// Content that follows and is not framed.
+    pub(crate) pending: SecretBytes,
     pub(crate) rest: ResponseRest,
 }
 
 impl ShippedResponse {
     /// The bytes of the response that are shipped.
     fn len(&self) -> usize {
-        let rest_len = match &self.rest {
-            ResponseRest::Bytes(rest) => rest.as_slice().len(),
-            ResponseRest::Prepared { .. } => 0,
-        };
-        self.unwritten.as_slice().len() + rest_len
+        self.unwritten.as_slice().len() + self.pending.as_slice().len()
     }
 }
 
@@ -295,8 +293,8 @@ impl<'a> Departure<'a> {
             tail: self.unsent.clone(),
             tail_offset: self.sent,
         };
-        let message = if let Some(ShippedResponse { number, http, unwritten, rest }) = self.response.take() {
-            let shipped = ShipInResponse { ship, number, http, unwritten, rest };
+        let message = if let Some(ShippedResponse { number, http, unwritten, pending, rest }) = self.response.take() {
+            let shipped = ShipInResponse { ship, number, http, unwritten, pending, rest };
             self.digest = shipped.digest();
             AgentToAgent::ShipInResponse(Box::new(shipped))
         } else {

@@ -37,7 +37,7 @@ struct Recorded {
 }
 
 impl RecordedLinks {
-    pub(super) fn set_down(&self, peer: &str) {
+    pub(crate) fn set_down(&self, peer: &str) {
         self.0.lock().unwrap().down.insert(name(peer));
     }
 
@@ -77,6 +77,10 @@ impl Links for RecordedLinks {
         }
         recorded.sent.push((to.clone(), message.clone()));
         Ok(())
+    }
+
+    fn send_bulk(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        self.send(to, message)
     }
 
     fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {

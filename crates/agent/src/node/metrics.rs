@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     pub(crate) http2_floods: Counter,
     pub(crate) transfers_stalled: Counter,
     pub(crate) tunnels: Gauge,
+    pub(crate) anchored_streams: Gauge,
     pub(crate) moved_out: Counter,
     pub(crate) moved_in: Counter,
     pub(crate) lost: Counter,
@@ -131,6 +132,11 @@ impl Metrics {
         let stalled = metrics.transfers_stalled.clone();
         registry.register("transfers_stalled", "Bodies that clients did not read or send in time", stalled);
         registry.register("tunnels", "Tunnels to origins open at the moment", metrics.tunnels.clone());
+        registry.register(
+            "anchored_streams",
+            "Tunnels and streams of events whose client's connection has moved, and whose origin is here",
+            metrics.anchored_streams.clone(),
+        );
         registry.register("moved_out", "Connections moved to other agents", metrics.moved_out.clone());
         registry.register("moved_in", "Connections moved here from other agents", metrics.moved_in.clone());
         registry.register("lost_in_moves", "Connections lost in handoffs", metrics.lost.clone());
@@ -220,6 +226,7 @@ impl Metrics {
             Some(PrepareRefusal::Full) => "full",
             Some(PrepareRefusal::Response) => "response",
             Some(PrepareRefusal::Validator) => "validator",
+            Some(PrepareRefusal::NoLink) => "no_link",
         };
         self.responses_prepared.get_or_create(&Decision { result }).inc();
     }
@@ -231,6 +238,10 @@ impl Metrics {
     pub(crate) fn count_bytes(&self, received: u64, sent: u64) {
         self.bytes_received.inc_by(received);
         self.bytes_sent.inc_by(sent);
+    }
+
+    pub(crate) fn set_anchored(&self, anchored: usize) {
+        self.anchored_streams.set(i64::try_from(anchored).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn set_held(&self, held: usize) {

@@ -22,6 +22,9 @@ pub(crate) trait Links: Send + Sync {
     /// Sends a message with the next one, or after some milliseconds.
     fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError>;
 
+    /// Sends a message that may be lost, unless the queue to the node is half full.
+    fn send_bulk(&self, to: &NodeName, message: &Message) -> Result<(), SendError>;
+
     fn is_up(&self, peer: &NodeName) -> bool;
 
     /// All configured or known peers.
@@ -40,6 +43,10 @@ impl Links for Mesh {
 
     fn send_soon(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
         Self::send_soon(self, to, message)
+    }
+
+    fn send_bulk(&self, to: &NodeName, message: &Message) -> Result<(), SendError> {
+        Self::send_bulk(self, to, message)
     }
 
     fn is_up(&self, peer: &NodeName) -> bool {
@@ -77,6 +84,11 @@ impl Peers {
     /// Sends a message that no peer waits for, without hurry.
     pub(crate) fn send_soon(&self, to: &NodeName, message: impl Into<Message>) {
         note_unsent(to, self.links.send_soon(to, &message.into()));
+    }
+
+    /// Sends a message that may be lost. It leaves room in the queue for others.
+    pub(crate) fn send_bulk(&self, to: &NodeName, message: impl Into<Message>) {
+        note_unsent(to, self.links.send_bulk(to, &message.into()));
     }
 
     /// Whether there is a link to `peer`.

@@ -23,7 +23,7 @@ fn move_elsewhere(http: Http, site: &Site, overlap: u64) -> Http {
 }
 
 fn of_pieces(pending: bytes::Bytes) -> Responding<Pieces> {
-    Responding { body: Pieces::new([]), position: 0, pending, skip: 0, resume: None }
+    Responding { body: Pieces::new([]), position: 0, pending, skip: 0, resume: None, is_events: false }
 }
 
 /// The other site has been asked for the rest when the response was `overlap` bytes behind.
@@ -31,7 +31,14 @@ fn of_rest(rest: Resume, site: &Site, overlap: u64) -> Responding<Pieces> {
     let mut resume = rest;
     resume.part.first -= overlap;
     let body = site.body("/big").starting_at(resume.part.first);
-    Responding { body, position: 0, pending: bytes::Bytes::new(), skip: overlap, resume: Some(resume) }
+    Responding {
+        body,
+        position: 0,
+        pending: bytes::Bytes::new(),
+        skip: overlap,
+        resume: Some(resume),
+        is_events: false,
+    }
 }
 
 fn ok_big() -> String {

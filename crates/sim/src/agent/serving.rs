@@ -147,7 +147,7 @@ impl Serving {
         match http.departure() {
             How::Parts => self.depart(None),
             How::Rest(resume) => self.depart(Some(resume)),
-            How::Response | How::Request => {
+            How::Events | How::Response | How::Request => {
                 http.set_pace(Pace::Ahead);
                 Step::Waits(Owned::Serving(self))
             }

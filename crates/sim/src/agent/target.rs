@@ -176,7 +176,7 @@ fn responding(site: &Site, rest: &ResponseRest) -> Result<Option<Responding<File
             (resume.accept(response)?, Bytes::new(), Some(resume.clone()))
         }
     };
-    Ok(Some(Responding { body, position: 0, pending, skip: 0, resume }))
+    Ok(Some(Responding { body, position: 0, pending, skip: 0, resume, is_events: false }))
 }
 
 /// The broken target: seals a piece before the decision.

@@ -7,6 +7,7 @@
 mod clients;
 mod harness;
 
+mod anchored;
 mod behind_finished;
 mod certificates;
 mod chaos;

@@ -218,8 +218,18 @@ fn longest_ship() -> Ship {
 
 fn longest_ship_in_response() -> ShipInResponse {
     let http = vec![7; HTTP_STATE_LEN_MAX];
-    let rest = ResponseRest::Bytes(SecretBytes::new(vec![8; RESPONSE_BYTES_LEN_MAX - 1000]));
-    ShipInResponse { ship: longest_ship(), number: 1, http, unwritten: SecretBytes::new(vec![9; 1000]), rest }
+    let (unwritten, pending) = (vec![9; 1000], vec![8; RESPONSE_BYTES_LEN_MAX - 1000]);
+    let (unwritten, pending) = (SecretBytes::new(unwritten), SecretBytes::new(pending));
+    let rest = anchored(ANCHORED_SHIPPED_LEN_MAX);
+    ShipInResponse { ship: longest_ship(), number: 1, http, unwritten, pending, rest }
+}
+
+/// An anchored stream with this many unacknowledged bytes.
+fn anchored(len: usize) -> ResponseRest {
+    let anchor = NodeName::new("a1").unwrap();
+    let (received, acknowledged, unacknowledged) = (u64::MAX, u64::MAX, SecretBytes::new(vec![1; len]));
+    let id = AnchoredId(u64::MAX);
+    ResponseRest::Anchored(AnchoredState { anchor, id, received, acknowledged, unacknowledged, is_ended: true })
 }
 
 #[test]
@@ -236,14 +246,15 @@ fn the_longest_ships_fit() {
 #[test]
 fn long_responses_are_neither_sent_nor_accepted() {
     type Lengthen = fn(&mut ShipInResponse);
-    let cases: [(&str, Lengthen); 4] = [
+    let cases: [(&str, Lengthen); 5] = [
         ("http", |shipped| shipped.http.push(0)),
         ("tail", |shipped| shipped.ship.tail.push(0)),
-        ("unwritten and rest", |shipped| shipped.unwritten = SecretBytes::new(vec![0; 1001])),
-        ("unwritten and rest", |shipped| {
-            shipped.rest = ResponseRest::Prepared { skip: 0 };
+        ("unwritten and pending", |shipped| shipped.unwritten = SecretBytes::new(vec![0; 1001])),
+        ("unwritten and pending", |shipped| {
+            shipped.pending = SecretBytes::new(Vec::new());
             shipped.unwritten = SecretBytes::new(vec![0; RESPONSE_BYTES_LEN_MAX + 1]);
         }),
+        ("unacknowledged", |shipped| shipped.rest = anchored(ANCHORED_SHIPPED_LEN_MAX + 1)),
     ];
     for (field, lengthen) in cases {
         let mut shipped = longest_ship_in_response();
@@ -265,7 +276,8 @@ fn long_responses_are_neither_sent_nor_accepted() {
     };
     let Ship { connection, client, server, .. } = arbitrary::sample_ship();
     let prepare = |part, client_certificate| {
-        let prepare = Prepare { connection, number: 1, client, server, client_certificate, part: Some(part) };
+        let prepare =
+            Prepare { connection, number: 1, client, server, client_certificate, rest: PrepareRest::Part(part) };
         encode(&Message::from(AgentToAgent::Prepare(Box::new(prepare))), &mut Vec::new()).map_err(|error| error.field)
     };
     assert_eq!(prepare(part.clone(), Some(vec![0; CERTIFICATE_LEN_MAX])), Ok(()));

@@ -16,6 +16,8 @@ pub enum AgentToAgent {
     Prepared(Prepared),
     /// A to B: the connection, within the response that B has prepared to continue.
     ShipInResponse(Box<ShipInResponse>),
+    /// Between the owner of a connection and the agent that holds its origin's side.
+    Anchored(AnchoredMessage),
     /// A to B: more unopened bytes from the client, after a [`Freeze`](crate::Freeze).
     Rest(Rest),
     /// Seeds, from which ticket keys are derived.
@@ -86,8 +88,18 @@ pub struct Prepare {
     /// The client certificate (DER). `None`: the client presented none.
     #[serde(with = "serde_bytes")]
     pub client_certificate: Option<Vec<u8>>,
-    /// The part of a resource that B has to provide. `None`: the rest of the response is shipped as bytes.
-    pub part: Option<ResponsePart>,
+    pub rest: PrepareRest,
+}
+
+/// How B gets the rest of the response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PrepareRest {
+    /// It is shipped as bytes.
+    Bytes,
+    /// B provides this part of a resource itself.
+    Part(ResponsePart),
+    /// B gets the bytes of the response, or of the tunnel, from this agent as they come.
+    Anchored { anchor: NodeName },
 }
 
 /// A part of a resource, as it is requested again (RFC 9110, section 14.2).
@@ -125,6 +137,8 @@ pub enum PrepareRefusal {
     Response,
     /// The agent has another version of the resource.
     Validator,
+    /// The agent has no link to the anchor.
+    NoLink,
 }
 
 /// See [`AgentToAgent::ShipInResponse`].
@@ -138,16 +152,70 @@ pub struct ShipInResponse {
     pub http: Vec<u8>,
     /// Plaintext of the response that A has framed and not sealed.
     pub unwritten: SecretBytes,
+    /// Content that follows and is not framed. Of a tunnel, bytes for the client.
+    pub pending: SecretBytes,
     pub rest: ResponseRest,
 }
 
-/// The rest of a response, after [`ShipInResponse::unwritten`].
+/// The rest of a response, after [`ShipInResponse::pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResponseRest {
-    /// These bytes of content. They are not framed yet.
-    Bytes(SecretBytes),
+    /// Nothing follows.
+    End,
     /// The part that B has prepared, without its first bytes: A has sent this many of them meanwhile.
     Prepared { skip: u64 },
+    /// The bytes that the anchor sends. For a tunnel, also those that the client sends.
+    Anchored(AnchoredState),
+}
+
+/// The owner's end of an anchored stream. The owner is the agent that has the client's connection, and the *anchor* is
+/// the agent that has the connection to the origin. See `watari_anchor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnchoredState {
+    pub anchor: NodeName,
+    pub id: AnchoredId,
+    /// The bytes of the anchor's direction that the owner has taken.
+    pub received: u64,
+    /// The bytes of the owner's direction that the anchor has acknowledged.
+    pub acknowledged: u64,
+    /// The bytes of the owner's direction that follow.
+    pub unacknowledged: SecretBytes,
+    /// Whether the owner's direction ends after them.
+    pub is_ended: bool,
+}
+
+/// An anchored stream. The anchor draws the number at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AnchoredId(pub u64);
+
+/// See [`AgentToAgent::Anchored`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnchoredMessage {
+    pub id: AnchoredId,
+    /// The receiver.
+    pub to: AnchoredEnd,
+    pub content: AnchoredContent,
+}
+
+/// An end of an anchored stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AnchoredEnd {
+    Anchor,
+    Owner,
+}
+
+/// What an [`AnchoredMessage`] tells. The end of a direction counts as one more byte.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnchoredContent {
+    /// The sender owns the client's connection since the commit of `epoch`, and has this many bytes. The anchor answers
+    /// with [`AnchoredContent::Progress`].
+    Attach { epoch: Epoch, received: u64 },
+    /// Bytes from this offset on.
+    Data { offset: u64, bytes: SecretBytes, is_last: bool },
+    /// The sender has `received` this many bytes without a gap, and has no more use for the first `consumed` of them.
+    Progress { received: u64, consumed: u64, is_question: bool, is_answer: bool },
+    /// The sender does not have the stream any more.
+    Reset,
 }
 
 /// See [`AgentToAgent::Rest`].

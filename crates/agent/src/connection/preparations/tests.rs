@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use tempfile::{TempDir, tempdir};
 use watari_http1::{ContentSize, Limits as Http1Limits};
 use watari_values::SecretBytes;
-use watari_wire::Message;
+use watari_wire::{AnchoredId, Message};
 
 use super::*;
 use crate::connection::stalls::Transfers;
@@ -39,13 +39,19 @@ impl Rig {
         let slots = Slots::new(limits.requests_max);
         let (settings, metrics) = (node.settings.clone(), node.metrics.clone());
         let requests = Requests::new(settings.clone(), metrics.clone(), slots.clone(), Arc::<Transfers>::default());
-        let preparations = Arc::new(Preparations::new(node.peers.clone(), settings, metrics, Arc::new(requests)));
+        let anchors = Arc::new(Anchors::new(node.peers.clone()));
+        let preparations =
+            Arc::new(Preparations::new(node.peers.clone(), settings, metrics, Arc::new(requests), anchors));
         let etag = etag(root.path()).await;
         Self { node, preparations, slots, etag, _root: root }
     }
 
     /// The answer to a question of the agent `b`.
     async fn ask(&self, number: u32, part: Option<ResponsePart>) -> Option<PrepareRefusal> {
+        self.ask_for(number, part.map_or(PrepareRest::Bytes, PrepareRest::Part)).await
+    }
+
+    async fn ask_for(&self, number: u32, rest: PrepareRest) -> Option<PrepareRefusal> {
         let about = about();
         let prepare = Prepare {
             connection: ID,
@@ -53,7 +59,7 @@ impl Rig {
             client: about.client,
             server: about.server,
             client_certificate: None,
-            part,
+            rest,
         };
         self.preparations.on_prepare(&name("b"), &prepare);
         loop {
@@ -84,16 +90,31 @@ async fn etag(root: &Path) -> Vec<u8> {
 
 /// The connection within a response of [`LEN`] bytes, of which `sent` bytes are framed.
 fn shipped(number: u32, sent: u64, rest: ResponseRest) -> ShipInResponse {
-    let mut server = Server::new(Http1Limits::default());
-    server.parse_request(REQUEST).unwrap().unwrap();
-    let (head, ()) = Response::builder().status(StatusCode::OK).body(()).unwrap().into_parts();
-    let date = HeaderValue::from_static("now");
-    server.start_response(&head, ContentSize::Known(LEN), &date, &mut Vec::new()).unwrap();
+    let mut server = responding(REQUEST, StatusCode::OK, ContentSize::Known(LEN));
     server.encode(sent as usize).unwrap();
+    shipped_in(&server, number, 0, rest)
+}
+
+/// A connection whose response to `request` has begun.
+fn responding(request: &[u8], status: StatusCode, size: ContentSize) -> Server {
+    let mut server = Server::new(Http1Limits::default());
+    server.parse_request(request).unwrap().unwrap();
+    let (head, ()) = Response::builder().status(status).header("upgrade", "x").body(()).unwrap().into_parts();
+    server.start_response(&head, size, &HeaderValue::from_static("now"), &mut Vec::new()).unwrap();
+    server
+}
+
+/// A connection with 6 framed bytes and `pending` others.
+fn shipped_in(server: &Server, number: u32, pending: usize, rest: ResponseRest) -> ShipInResponse {
     let mut http = Vec::new();
     server.export(&mut http);
-    let ship = testing::shipped();
-    ShipInResponse { ship, number, http, unwritten: SecretBytes::new(b"framed".to_vec()), rest }
+    let (unwritten, pending) = (SecretBytes::new(b"framed".to_vec()), SecretBytes::new(vec![0; pending]));
+    ShipInResponse { ship: testing::shipped(), number, http, unwritten, pending, rest }
+}
+
+/// A stream whose anchor is this agent.
+fn anchored(anchor: &str) -> ResponseRest {
+    ResponseRest::Anchored(watari_anchor::first_owner(name(anchor), AnchoredId(7)))
 }
 
 #[tokio::test]
@@ -136,15 +157,24 @@ async fn what_this_agent_cannot_continue_is_refused() {
 #[tokio::test]
 async fn a_state_that_does_not_fit_the_rest_is_refused() {
     let rig = Rig::new(Limits::default()).await;
-    let bytes = |len| ResponseRest::Bytes(SecretBytes::new(vec![0; len]));
-    let good = shipped(1, 900, bytes(100));
+    let bytes = |pending| {
+        let pending = SecretBytes::new(vec![0; pending]);
+        ShipInResponse { pending, ..shipped(1, 900, ResponseRest::End) }
+    };
+    let good = bytes(100);
     let http2 = {
         let mut connection = good.clone();
         connection.ship.tls.alpn = b"h2".to_vec();
         connection
     };
     let unreadable = ShipInResponse { http: vec![9; 27], ..good.clone() };
-    for bad in [http2, unreadable, shipped(1, 900, bytes(99)), shipped(1, 900, ResponseRest::Prepared { skip: 0 })] {
+    for bad in [
+        http2,
+        unreadable,
+        bytes(99),
+        shipped(1, 900, ResponseRest::Prepared { skip: 0 }),
+        shipped(1, 900, anchored("b")),
+    ] {
         assert_eq!(rig.ask(1, None).await, None);
         assert!(rig.take("b", &bad).is_err());
     }
@@ -155,6 +185,35 @@ async fn a_state_that_does_not_fit_the_rest_is_refused() {
         let connection = shipped(1, sent, ResponseRest::Prepared { skip });
         assert!(matches!(rig.take("b", &connection), Err(CannotContinue::Mismatch)), "{sent} {skip}");
     }
+}
+
+#[tokio::test]
+async fn bytes_that_come_from_an_anchor_need_a_link_and_a_slot() {
+    let rig = Rig::new(Limits { requests_max: 1, ..Limits::default() }).await;
+    let from = |anchor: &str| PrepareRest::Anchored { anchor: name(anchor) };
+    rig.node.links.set_down("c");
+    assert_eq!(rig.ask_for(1, from("c")).await, Some(PrepareRefusal::NoLink));
+    let upgrade = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n";
+    let tunnel = responding(upgrade, StatusCode::SWITCHING_PROTOCOLS, ContentSize::None);
+    let events = responding(REQUEST, StatusCode::OK, ContentSize::Unknown);
+    let known = responding(REQUEST, StatusCode::OK, ContentSize::Known(LEN));
+    for (server, rest, fits) in [
+        (&tunnel, anchored("b"), true),
+        (&events, anchored("b"), true),
+        (&known, anchored("b"), false),
+        (&tunnel, anchored("c"), false),
+        (&tunnel, ResponseRest::End, false),
+        (&events, ResponseRest::End, false),
+    ] {
+        assert_eq!(rig.ask_for(1, from("b")).await, None);
+        assert_eq!(rig.slots.taken(), 1, "it counts as a request");
+        assert_eq!(rig.take("b", &shipped_in(server, 1, 5, rest.clone())).is_ok(), fits, "{rest:?}");
+        assert_eq!(rig.slots.taken(), 0);
+    }
+    assert_eq!(rig.ask(1, None).await, None);
+    assert!(rig.take("b", &shipped_in(&tunnel, 1, 0, anchored("b"))).is_err(), "other bytes were announced");
+    let _slot = rig.slots.take();
+    assert_eq!(rig.ask_for(2, from("b")).await, Some(PrepareRefusal::Full));
 }
 
 #[tokio::test]

@@ -111,9 +111,8 @@ async fn the_state_is_shipped_with_all_bytes_and_proposed() {
 async fn a_response_in_progress_is_shipped_with_the_connection() {
     let rig = Rig::without_timers();
     let (leg, _end) = leg().await;
-    let rest = ResponseRest::Bytes(SecretBytes::new(b"rest".to_vec()));
-    let unwritten = SecretBytes::new(b"framed".to_vec());
-    let response = ShippedResponse { number: 5, http: b"state".to_vec(), unwritten, rest };
+    let (unwritten, pending) = (SecretBytes::new(b"framed".to_vec()), SecretBytes::new(b"rest".to_vec()));
+    let response = ShippedResponse { number: 5, http: b"state".to_vec(), unwritten, pending, rest: ResponseRest::End };
     let departures = rig.departures.clone();
     let live = live(leg);
     let _task = tokio::spawn(async move { departures.depart(live, name("b"), Some(response)).await });
@@ -129,7 +128,8 @@ async fn a_response_in_progress_is_shipped_with_the_connection() {
     else {
         panic!("{to_agent:?} {to_dispatcher:?}")
     };
-    assert_eq!((shipped.number, &shipped.http[..], shipped.unwritten.as_slice()), (5, &b"state"[..], &b"framed"[..]));
+    assert_eq!((shipped.number, &shipped.http[..], &shipped.rest), (5, &b"state"[..], &ResponseRest::End));
+    assert_eq!((shipped.unwritten.as_slice(), shipped.pending.as_slice()), (&b"framed"[..], &b"rest"[..]));
     assert_eq!(propose.digest, shipped.digest());
 }
 
@@ -138,8 +138,8 @@ async fn a_response_that_is_too_long_to_ship_stays() {
     let rig = Rig::without_timers();
     let (leg, _end) = leg().await;
     let unwritten = SecretBytes::new(vec![0; RESPONSE_BYTES_LEN_MAX]);
-    let rest = ResponseRest::Bytes(SecretBytes::new(vec![0]));
-    let response = ShippedResponse { number: 1, http: Vec::new(), unwritten, rest };
+    let pending = SecretBytes::new(vec![0]);
+    let response = ShippedResponse { number: 1, http: Vec::new(), unwritten, pending, rest: ResponseRest::End };
     stays(rig.departures.depart(live(leg), name("b"), Some(response)).await);
     let stays = Stays { connection: ID, reason: StayReason::TooMuchInHand };
     assert_eq!(rig.node.links.to_dispatcher(), [AgentToDispatcher::Stays(stays)]);

@@ -31,8 +31,8 @@ pub(crate) fn join(
     mut response: Response<Body>,
     silence_max: Duration,
 ) -> (DuplexStream, JoinHandle<Result<(), TunnelBroken>>) {
-    let tunnel = Tunnel::take(&mut response).expect("a tunnel follows");
+    let mut tunnel = Tunnel::take(&mut response).expect("a tunnel follows");
     assert!(Tunnel::take(&mut response).is_none());
-    let (client, near) = duplex(1 << 16);
-    (client, tokio::spawn(tunnel.join(near, silence_max)))
+    let (client, mut near) = duplex(1 << 16);
+    (client, tokio::spawn(async move { tunnel.join(&mut near, silence_max).await }))
 }
