@@ -41,7 +41,9 @@
 //! | accepts control characters in chunk extensions | refused (section 7.1.1) |
 //! | accepts any number of leading zeros in chunk sizes | at most 16 digits |
 //! | accepts a bare LF between trailers | refused, as in all lines of the chunked coding |
+//! | refuses a length near 2^64 ahead of a coding | the coding overrides it, and the connection closes (section 6.1) |
 //! | ignores a `Connection` field with bytes outside ASCII | its other options count |
+//! | ignores CR and LF in any order before the end of the stream | two CR begin no empty line (section 2.2) |
 //! | takes a lone CR before the end of the stream for a message | it is no request |
 //! | reads other codings until the end | refused in responses: only `chunked` was accepted (section 6.1) |
 //! | prefers the coding to a length in responses | refused: it allows response splitting (section 6.3) |

@@ -115,8 +115,15 @@ fn compare(input: &[u8], is_head: bool, ours: &Outcome<Fault>, theirs: &Outcome<
     let explanation = refusal.or_else(|| {
         if last.is_some_and(|last| !last.all(&CONNECTION).concat().is_ascii()) {
             Some("ignores a `Connection` field with bytes outside ASCII")
+        } else if is_equal && theirs.end.is_ok() && contains(trailing_newlines(input), b"\r\r") {
+            Some("ignores CR and LF in any order before the end of the stream")
         } else if is_equal && ours.end.is_ok() && input.ends_with(b"\r") {
             Some("takes a lone CR before the end of the stream for a message")
+        } else if ours.messages.get(shared).is_some_and(|next| !next.all(&TRANSFER_ENCODING).is_empty())
+            && theirs.end.is_err()
+            && LONGEST.iter().any(|len| contains(input, len))
+        {
+            Some("refuses a length near 2^64 ahead of a coding")
         } else {
             None
         }
@@ -127,6 +134,19 @@ fn compare(input: &[u8], is_head: bool, ours: &Outcome<Fault>, theirs: &Outcome<
         "difference for {:?}, with the explanation {explanation:?}\nours: {ours:?}\nhyper: {theirs:?}",
         input.escape_ascii().to_string()
     );
+}
+
+/// Lengths that hyper cannot represent.
+const LONGEST: [&[u8]; 2] = [b"18446744073709551614", b"18446744073709551615"];
+
+/// The CR and LF at the end.
+fn trailing_newlines(input: &[u8]) -> &[u8] {
+    let len = input.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    &input[input.len() - len..]
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Has the table of differences.
