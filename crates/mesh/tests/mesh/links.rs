@@ -35,15 +35,17 @@ async fn messages_go_both_ways() {
 }
 
 #[tokio::test]
-async fn a_node_of_two_roles_sends_messages_to_itself() {
+async fn a_node_sends_messages_to_itself() {
     let cluster = Cluster::new(&["a", "x"]);
     let mut x = cluster.node("x", &[]).await;
     x.up("x").await;
     x.mesh.send(&name("x"), &freeze(3)).unwrap();
     assert_eq!(x.message("x").await, freeze(3));
-    let a = cluster.node("a", &[]).await;
-    assert!(!a.mesh.is_up(&name("a")));
-    assert_eq!(a.mesh.send(&name("a"), &ship()), Err(SendError::NoLink));
+    let mut a = cluster.node("a", &[]).await;
+    assert!(a.mesh.is_up(&name("a")));
+    a.mesh.send(&name("a"), &ship()).unwrap();
+    assert_eq!(a.message("a").await, ship());
+    assert_eq!(a.mesh.send(&name("a"), &freeze(3)), Err(SendError::NotAllowed("freeze")));
 }
 
 #[tokio::test]
