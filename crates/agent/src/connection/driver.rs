@@ -34,6 +34,7 @@ use super::handshake::{HandshakeOutcome, Handshakes};
 use super::http::{HttpStart, Parked};
 use super::preparations::Continuation;
 use super::serve::{Served, Serving};
+use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::anchors::Anchors;
 use crate::handoff::ending::Endings;
 use crate::handoff::live::Live;
@@ -139,6 +140,7 @@ impl Connections {
     async fn depart(&self, parked: Parked) -> Result<HttpStart, Option<TcpStream>> {
         let Parked { live, target, within } = parked;
         let (shipped, begun) = within.as_ref().map(|(open, how)| open.ship(*how, &self.anchors)).unzip();
+        let begun: Option<AnchoredStream> = begun.flatten();
         let (leg, within) = match (self.departures.depart(live, target, shipped).await, within) {
             (Outcome::Stays(live), None) => return Ok(HttpStart::Live(live)),
             (Outcome::Stays(live), Some((open, _))) => {
@@ -146,11 +148,11 @@ impl Connections {
                 return Ok(HttpStart::InResponse(live, open));
             }
             (Outcome::Moved(leg), within) => (leg, within),
-            // The target may have it all the same.
-            (Outcome::Lost, within) => (None, within),
+            // The target may have it all the same, and then need its anchor.
+            (Outcome::Lost, within) => (None, within.filter(|_| begun.is_some())),
         };
         if let Some((open, _)) = within {
-            open.departs(begun.flatten());
+            open.departs(begun);
         }
         Err(leg)
     }

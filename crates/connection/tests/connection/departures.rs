@@ -72,6 +72,18 @@ fn each_phase_needs_what_it_lacks() {
     wait(&mut http);
     assert_eq!(http.departure(), Departure::Response, "the length is unknown");
     pipe.take_all();
+    wait(&mut http);
+    pipe.give_room(0);
+    pipe.send(get("/events"));
+    wait(&mut http);
+    assert_eq!(http.departure(), Departure::Events);
+    pipe.take_all();
+    wait(&mut http);
+    pipe.give_room(0);
+    pipe.send(get("/known-events"));
+    wait(&mut http);
+    assert_eq!(http.departure(), Departure::Parts, "its length is known, and it has been read");
+    pipe.take_all();
     *site.gate.borrow_mut() = false;
     pipe.send(get("/wait"));
     wait(&mut http);

@@ -216,6 +216,8 @@ impl Body for Pieces {
 /// | `/long` | [`long`] in pieces of 7 bytes |
 /// | `/big` | [`big`] in pieces of 1000 bytes, with a strong validator |
 /// | `/chunked` | `one`, `two` without a length |
+/// | `/events` | the same, as a stream of events |
+/// | `/known-events` | a stream of events with a length |
 /// | `/cut` | 5 of 10 bytes |
 /// | `/wait` | `hello`, while the gate is open |
 /// | `/echo` | the content of the request |
@@ -256,7 +258,7 @@ impl Site {
         match path {
             "/long" => Pieces { left: pieces(&long(), 7), is_sized: true, gate },
             "/big" => Pieces { left: pieces(&big(), 1000), is_sized: true, gate },
-            "/chunked" => Pieces { is_sized: false, ..Pieces::new(["one", "two"]) },
+            "/chunked" | "/events" => Pieces { is_sized: false, ..Pieces::new(["one", "two"]) },
             "/cut" => Pieces { left: [Ok(Bytes::from_static(b"five!")), Err("cut")].into(), is_sized: true, gate },
             "/wait" => Pieces { gate, ..Pieces::new(["hello"]) },
             "/early" => Pieces::new(["early"]),
@@ -294,6 +296,9 @@ impl Service for Site {
             }
             if path == "/big" {
                 response.headers_mut().insert("etag", HeaderValue::from_static("\"big\""));
+            }
+            if path.ends_with("events") {
+                response.headers_mut().insert("content-type", HeaderValue::from_static("Text/Event-Stream; charset=x"));
             }
             if path == "/tunnel" {
                 *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
