@@ -24,7 +24,7 @@
 //!  lib           composition: the agent, its timers, dispatch of the mesh's messages
 //!  accept        legs, their prefaces, the keys that authenticate these
 //!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
-//!  handoff       source, target, announced ends, the registry of live connections
+//!  handoff       source, target, announced ends, the registry of live connections, anchored streams
 //!  sessions      settings, status, ticket keys, stored sessions, their search
 //!  settings      what a reload can change: limits, TLS, content
 //!  node          messages to peers, metrics, slots
@@ -32,7 +32,7 @@
 //!
 //! Only this file has all parts. Each other part has the capabilities that it uses: `Peers` (send to the mesh),
 //! `CurrentSettings`, `Metrics`, `Slots`, `Registry` (live connections), `SessionService`, `Endings`, `Departures`,
-//! `Arrivals`. A module returns what it has reached (`HandshakeOutcome`, `Served`, `Outcome`), and its caller decides
+//! `Arrivals`, `Anchors`. A module returns what it has reached (`HandshakeOutcome`, `Served`, `Outcome`), and its caller decides
 //! the next state.
 
 mod accept;
