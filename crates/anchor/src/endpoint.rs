@@ -33,6 +33,8 @@ pub struct Endpoint {
     silent_ticks: u32,
     /// The acknowledged bytes at the last tick, if others were outstanding.
     outstanding_from: Option<u64>,
+    /// Ticks for which the same bytes have been outstanding.
+    stuck_ticks: u32,
     /// A gap was reported, and no byte has come since.
     has_gap: bool,
     failure: Option<Failure>,
@@ -86,6 +88,7 @@ impl Endpoint {
             due: None,
             silent_ticks: 0,
             outstanding_from: None,
+            stuck_ticks: 0,
             has_gap: false,
             failure: None,
         }
@@ -225,8 +228,12 @@ impl Endpoint {
         }
         let outstanding_from = self.outgoing.outstanding_from();
         let is_stuck = outstanding_from.is_some() && outstanding_from == self.outstanding_from;
+        self.stuck_ticks = if is_stuck { self.stuck_ticks.saturating_add(1) } else { 0 };
         self.outstanding_from = outstanding_from;
-        let is_question = is_stuck || self.silent_ticks.is_multiple_of(QUESTION_TICKS) && self.silent_ticks > 0;
+        // Seldom if the other end only cannot pass the bytes on.
+        let asks_for_bytes = self.stuck_ticks.is_power_of_two() && self.stuck_ticks < QUESTION_TICKS;
+        let asks_for_life = [self.stuck_ticks, self.silent_ticks].map(|ticks| ticks > 0 && ticks % QUESTION_TICKS == 0);
+        let is_question = asks_for_bytes || asks_for_life.contains(&true);
         if is_question || self.incoming.is_unannounced() {
             self.due.get_or_insert_default().is_question |= is_question;
         }

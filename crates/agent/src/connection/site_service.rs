@@ -129,7 +129,12 @@ impl OpenResponse {
 
 /// Sends a body to the owner of the client's connection. If the body fails, so does the stream.
 async fn relay_body(mut body: ResponseBody, stream: &mut AnchoredStream) {
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = stream.failed() => return,
+        };
+        let Some(frame) = frame else { break };
         let Ok(frame) = frame else { return };
         // Trailers may be discarded (RFC 9110, section 6.5.1).
         let Ok(data) = frame.into_data() else { continue };

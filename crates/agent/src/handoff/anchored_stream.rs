@@ -1,5 +1,6 @@
 //! An end of an anchored stream, as a stream of bytes and as a body.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,6 +49,21 @@ impl AnchoredStream {
     pub(crate) fn thaw(&self) {
         self.end.thaw();
         self.anchors.transmit(&self.end);
+    }
+
+    /// Waits until the stream fails. Drops what the other end sends.
+    pub(crate) async fn failed(&self) {
+        poll_fn(|cx| {
+            let has_failed = {
+                let mut state = self.end.state();
+                state.endpoint.read(&mut [0; 1024]);
+                state.reader = Some(cx.waker().clone());
+                state.endpoint.failure().is_some()
+            };
+            self.anchors.transmit(&self.end);
+            if has_failed { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Turns the stream into a response's body. Its other direction ends.

@@ -125,20 +125,28 @@ struct Events {
     is_over: Arc<AtomicBool>,
 }
 
-/// An origin that sends an event every millisecond until `is_over`. Then it ends the response, or breaks it off.
-fn start_origin(is_over: &Arc<AtomicBool>, cuts: bool) -> SocketAddr {
+/// What an origin does after its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    EndsResponse,
+    Resets,
+    SendsNothing,
+}
+
+/// An origin that sends an event every millisecond until `is_over`.
+fn start_origin(is_over: &Arc<AtomicBool>, after: After) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, is_over) = (listener.local_addr().unwrap(), is_over.clone());
     thread::spawn(move || {
         for stream in listener.incoming() {
             let is_over = is_over.clone();
-            thread::spawn(move || send_events(stream.unwrap(), &is_over, cuts));
+            thread::spawn(move || send_events(stream.unwrap(), &is_over, after));
         }
     });
     address
 }
 
-fn send_events(mut stream: TcpStream, is_over: &AtomicBool, cuts: bool) {
+fn send_events(mut stream: TcpStream, is_over: &AtomicBool, after: After) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -154,19 +162,19 @@ fn send_events(mut stream: TcpStream, is_over: &AtomicBool, cuts: bool) {
             number += 1;
             thread::sleep(Duration::from_millis(1));
         }
-        if cuts {
-            return reset(&stream);
-        }
-        if stream.write_all(b"0\r\n\r\n").is_err() {
-            return;
+        match after {
+            After::EndsResponse => stream.write_all(b"0\r\n\r\n").unwrap(),
+            After::Resets => return reset(&stream),
+            // The next line never comes: the connection ends.
+            After::SendsNothing => {}
         }
     }
 }
 
 impl Events {
-    fn begin(cuts: bool) -> Self {
+    fn begin(after: After) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let origin = format!("http://{}", start_origin(&is_over, cuts));
+        let origin = format!("http://{}", start_origin(&is_over, after));
         let cluster = Cluster::start(&Plan { content: Content::Behind(vec![origin]), ..Plan::default() });
         let client = cluster.clients.served_by("a1");
         let mut http = Http::new(connect(&cluster, client));
@@ -222,7 +230,7 @@ fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 #[test]
 fn a_stream_of_events_moves_again_and_again() {
-    let mut events = Events::begin(false);
+    let mut events = Events::begin(After::EndsResponse);
     for turn in 1..=MOVES {
         events.move_to(AGENTS[turn % AGENTS.len()]);
     }
@@ -240,7 +248,7 @@ fn a_stream_of_events_moves_again_and_again() {
 
 #[test]
 fn a_stream_of_events_that_its_origin_cuts_does_not_look_complete() {
-    let mut events = Events::begin(true);
+    let mut events = Events::begin(After::Resets);
     events.move_to("a2");
     events.is_over.store(true, Ordering::Relaxed);
     loop {
@@ -251,4 +259,17 @@ fn a_stream_of_events_that_its_origin_cuts_does_not_look_complete() {
         }
     }
     until_nothing_is_anchored(&events.cluster);
+}
+
+#[test]
+fn a_client_that_leaves_a_silent_stream_of_events_leaves_nothing_behind() {
+    let mut events = Events::begin(After::SendsNothing);
+    events.move_to("a2");
+    events.is_over.store(true, Ordering::Relaxed);
+    until("it is shown", || events.cluster.node("a1").count("watari_agent_anchored_streams", "") == 1);
+    let Events { cluster, http, .. } = events;
+    reset(http.stream.tcp());
+    drop(http);
+    until_nothing_is_anchored(&cluster);
+    cluster.wait_until_idle();
 }
