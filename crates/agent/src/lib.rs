@@ -32,8 +32,8 @@
 //!
 //! Only this file has all parts. Each other part has the capabilities that it uses: `Peers` (send to the mesh),
 //! `CurrentSettings`, `Metrics`, `Slots`, `Registry` (live connections), `SessionService`, `Endings`, `Departures`,
-//! `Arrivals`, `Anchors`. A module returns what it has reached (`HandshakeOutcome`, `Served`, `Outcome`), and its caller decides
-//! the next state.
+//! `Arrivals`, `Anchors`. A module returns what it has reached (`HandshakeOutcome`, `Served`, `Outcome`), and its
+//! caller decides the next state.
 
 mod accept;
 mod connection;
