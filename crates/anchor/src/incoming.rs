@@ -20,7 +20,7 @@ pub(crate) struct Incoming {
     is_ended: bool,
 }
 
-/// What data was.
+/// How received data relates to what came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     /// New, at least a part of it.

@@ -192,7 +192,7 @@ pub struct AnchoredId(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnchoredMessage {
     pub id: AnchoredId,
-    /// The receiver.
+    /// The end that the message is for. An agent may have both.
     pub to: AnchoredEnd,
     pub content: AnchoredContent,
 }
