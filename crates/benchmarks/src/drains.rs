@@ -106,7 +106,7 @@ fn with_downloads(
     report: &mut Report,
 ) -> Result<(), Failure> {
     // A dispatcher needs two files for each connection, and a process has 20,000 here.
-    let downloads = DOWNLOADS.min(scale.idle / 2);
+    let downloads = DOWNLOADS.min(scale.idle / 4);
     let idle = scale.idle - 2 * downloads;
     eprintln!("drains with downloads ..");
     let outcomes = interleaved(scale.rounds, &[()], |()| {

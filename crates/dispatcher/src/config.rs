@@ -223,7 +223,7 @@ impl Default for Limits {
             lifetime_max: Duration::from_hours(24),
             leg_timeout: Duration::from_secs(2),
             idle_legs_max: 256,
-            drain_rate: 2_000,
+            drain_rate: 4_200,
             move_timeout: Duration::from_secs(3),
             final_timeout: Duration::from_secs(5),
         }

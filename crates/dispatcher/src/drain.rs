@@ -1,5 +1,6 @@
 //! Drains agents: asks their connections to leave, at a limited rate per second and a limited number at a time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,19 @@ use tokio_util::sync::CancellationToken;
 use watari_values::NodeName;
 use watari_wire::{DispatcherToAgent, Leave};
 
-use crate::drains::{Drains, Leaver, Leavers};
+use crate::drains::{Drains, Leaver, Leaving};
 use crate::shared::DispatcherShared;
 
-/// The interval between searches for connections to ask, while some are about to leave.
-const LOOK: Duration = Duration::from_millis(10);
+/// The interval between requests, while some connections are about to leave. It is short, because agents work off all
+/// moves of an interval at once, and the clients' own requests wait for them.
+const ASK: Duration = Duration::from_millis(1);
 
-/// The interval while all remaining connections have reported why they stay, or none remain.
+/// How much later than planned the requests of an interval may come and still be made up for: a busy machine must not
+/// lower the rate.
+const LATE_MAX: Duration = Duration::from_millis(20);
+
+/// The interval between searches of the whole table, and between requests while all remaining connections have reported
+/// why they stay, or none remain.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Connections of one agent that may be about to leave at a time: enough to keep both agents busy, and no more than a
@@ -24,7 +31,14 @@ const LEAVING_MAX: usize = 256;
 /// Asks connections to leave draining agents, until `shutdown`.
 pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
     let drains = &shared.agents.drains;
-    let ask = |agent: &NodeName, max| ask_some(&shared, agent, max);
+    let mut searches = HashMap::new();
+    let ask = |agent: &NodeName, max| {
+        searches.retain(|searched, _| drains.contains(searched));
+        if !searches.contains_key(agent) {
+            searches.insert(agent.clone(), Search::default());
+        }
+        searches.get_mut(agent).map_or((0, 0), |search| search.ask_some(&shared, agent, max))
+    };
     tokio::select! {
         () = empty(drains, || shared.agents.settings().config.limits.drain_rate, ask) => {}
         () = shutdown.cancelled() => {}
@@ -50,20 +64,35 @@ async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&Nod
             is_busy |= asked > 0 || about_to > 0 || allowed == 0;
         }
         tokio::select! {
-            () = tokio::time::sleep(if is_busy { LOOK } else { LOOK_AGAIN }) => {}
+            () = tokio::time::sleep(if is_busy { ASK } else { LOOK_AGAIN }) => {}
             () = drains.begun.notified() => {}
         }
     }
 }
 
-/// Asks at most `max` connections of `agent`. Returns the numbers as [`empty`] needs them.
-fn ask_some(shared: &DispatcherShared, agent: &NodeName, max: usize) -> (usize, usize) {
-    let Leavers { leavers, about_to } = shared.table.leavers(agent, LEAVING_MAX, max, Instant::now());
-    for Leaver { id, client } in &leavers {
-        let target = shared.agents.successor(*client);
-        shared.send(agent, DispatcherToAgent::Leave(Leave { connection: *id, target, or_end: true }));
+/// What one agent still has, as the last search found it.
+#[derive(Default)]
+struct Search {
+    leaving: Leaving,
+    searched: Option<Instant>,
+}
+
+impl Search {
+    /// Asks at most `max` connections of `agent`. Returns the numbers as [`empty`] needs them.
+    fn ask_some(&mut self, shared: &DispatcherShared, agent: &NodeName, max: usize) -> (usize, usize) {
+        let now = Instant::now();
+        let is_due = self.searched.is_none_or(|searched| now.duration_since(searched) >= LOOK_AGAIN);
+        if self.leaving.found.is_empty() && is_due {
+            shared.table.find_leavers(agent, &mut self.leaving, now);
+            self.searched = Some(now);
+        }
+        let leavers = shared.table.leavers(agent, &mut self.leaving, LEAVING_MAX, max, now);
+        for Leaver { id, client } in &leavers {
+            let target = shared.agents.successor(*client);
+            shared.send(agent, DispatcherToAgent::Leave(Leave { connection: *id, target, or_end: true }));
+        }
+        (leavers.len(), self.leaving.about_to.len() - leavers.len())
     }
-    (leavers.len(), about_to)
 }
 
 /// How many connections may be asked at a point in time (a token bucket).
@@ -77,10 +106,10 @@ impl Pace {
         Self { allowed: 0.0, at: now }
     }
 
-    /// Returns the allowance. Unused allowance accumulates for at most two [`LOOK`] intervals, plus one connection.
+    /// Returns the allowance. Unused allowance accumulates for at most [`LATE_MAX`], plus one connection.
     fn allowed(&mut self, per_s: u32, now: Instant) -> usize {
         let per_s = f64::from(per_s);
-        let most = per_s * 2.0 * LOOK.as_secs_f64() + 1.0;
+        let most = per_s * LATE_MAX.as_secs_f64() + 1.0;
         self.allowed = (self.allowed + (now - self.at).as_secs_f64() * per_s).min(most);
         self.at = now;
         #[expect(clippy::cast_sign_loss, reason = "`allowed` is never below 0")]

@@ -31,11 +31,14 @@ pub(crate) enum AskedBy {
     Configuration,
 }
 
-/// The connections to ask to leave now.
-pub(crate) struct Leavers {
-    pub(crate) leavers: Vec<Leaver>,
-    /// The number of other connections that were asked recently and have not answered.
-    pub(crate) about_to: usize,
+/// The connections of one draining agent, as they are asked. The table has the truth of each: an id here may be of a
+/// connection that has ended or moved.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    /// Those to ask.
+    pub(crate) found: Vec<ConnectionId>,
+    /// Those that were asked and have not answered.
+    pub(crate) about_to: Vec<ConnectionId>,
 }
 
 /// A connection to ask to leave, and the address of its client.

@@ -13,7 +13,7 @@ use watari_handoff::ArbiterEvent;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
 use watari_wire::Established;
 
-use crate::drains::{ASK_AGAIN, Leaver, Leavers};
+use crate::drains::{ASK_AGAIN, Leaver, Leaving};
 use crate::scheduler::Place;
 
 /// A message to a relay.
@@ -83,6 +83,15 @@ impl Entry {
     /// Whether the handshake is done. A move proves it too, if the announcement was lost.
     fn is_established(&self) -> bool {
         self.status.tls.is_some() || self.status.moves > 0
+    }
+
+    /// Whether `agent` owns the connection and its handshake is done.
+    fn is_at(&self, agent: &NodeName) -> bool {
+        self.status.node == *agent && self.is_established()
+    }
+
+    fn was_asked_recently(&self, now: Instant) -> bool {
+        self.asked.is_some_and(|asked| now.duration_since(asked) < ASK_AGAIN)
     }
 }
 
@@ -241,28 +250,43 @@ impl Table {
         }
     }
 
-    /// Selects at most `asked_max` connections of `agent` to ask to leave now, so that at most `max` are about to
-    /// leave. A connection that reported a reason to stay does not count as about to leave. It is asked again after
-    /// [`ASK_AGAIN`], like one that has not answered.
-    pub(crate) fn leavers(&self, agent: &NodeName, max: usize, asked_max: usize, now: Instant) -> Leavers {
+    /// Adds the connections of `agent` to `leaving` that were not asked recently: those that may be asked now. Reads the
+    /// whole table. A connection that reported a reason to stay is asked again after [`ASK_AGAIN`], like one that has not
+    /// answered.
+    pub(crate) fn find_leavers(&self, agent: &NodeName, leaving: &mut Leaving, now: Instant) {
+        let entries = self.entries();
+        let may_be_asked = entries.values().filter(|entry| entry.is_at(agent) && !entry.was_asked_recently(now));
+        leaving.found.extend(may_be_asked.map(|entry| entry.status.id));
+    }
+
+    /// Asks at most `asked_max` of the connections that were found to leave now, so that at most `max` are about to leave.
+    /// A connection that reported a reason to stay does not count as about to leave.
+    pub(crate) fn leavers(
+        &self,
+        agent: &NodeName,
+        leaving: &mut Leaving,
+        max: usize,
+        asked_max: usize,
+        now: Instant,
+    ) -> Vec<Leaver> {
         let mut entries = self.entries();
-        let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.is_established();
-        let recently = |asked: Instant| now.duration_since(asked) < ASK_AGAIN;
-        let mut about_to = 0;
+        leaving.about_to.retain(|id| {
+            let entry = entries.get(&id.number).filter(|entry| entry.is_at(agent));
+            entry.is_some_and(|entry| entry.status.stays.is_none() && entry.was_asked_recently(now))
+        });
+        let room = asked_max.min(max.saturating_sub(leaving.about_to.len()));
         let mut leavers = Vec::new();
-        for entry in entries.values_mut().filter(of_agent) {
-            if entry.asked.is_some_and(recently) {
-                about_to += usize::from(entry.status.stays.is_none());
-            } else if leavers.len() < max.min(asked_max) {
-                leavers.push(entry);
+        while leavers.len() < room
+            && let Some(id) = leaving.found.pop()
+        {
+            let entry = entries.get_mut(&id.number).filter(|entry| entry.is_at(agent));
+            if let Some(entry) = entry.filter(|entry| !entry.was_asked_recently(now)) {
+                entry.asked = Some(now);
+                leavers.push(Leaver { id, client: entry.status.client.ip() });
             }
         }
-        leavers.truncate(max.saturating_sub(about_to));
-        let ask = |entry: &mut Entry| {
-            entry.asked = Some(now);
-            Leaver { id: entry.status.id, client: entry.status.client.ip() }
-        };
-        Leavers { leavers: leavers.into_iter().map(ask).collect(), about_to }
+        leaving.about_to.extend(leavers.iter().map(|leaver| leaver.id));
+        leavers
     }
 
     /// Measures what each agent has. The bytes are those since the last call.
@@ -283,8 +307,7 @@ impl Table {
     pub(crate) fn movers(&self, agent: &NodeName, max: usize, bytes: Option<u64>, now: Instant) -> Vec<ConnectionId> {
         let mut entries = self.entries();
         let may_move = |entry: &&mut Entry| {
-            entry.status.node == *agent
-                && entry.is_established()
+            entry.is_at(agent)
                 && entry.moved.is_none_or(|moved| now.duration_since(moved) >= STAY_MIN)
                 && entry.asked.is_none_or(|asked| now.duration_since(asked) >= STAY_MIN)
         };
@@ -397,6 +420,46 @@ mod tests {
         assert_eq!(all, ids);
         assert!(table.movers(&name("a1"), 9, None, later + STAY_MIN / 2).is_empty(), "all were asked");
         assert!(table.movers(&name("a0"), 9, None, later).is_empty(), "they are not there");
+    }
+
+    #[test]
+    fn few_connections_are_about_to_leave_at_a_time() {
+        let (table, ids) = table_of(&[0; 5]);
+        let (agent, mut leaving, now) = (name("a1"), Leaving::default(), Instant::now());
+        let ask = |leaving: &mut Leaving, asked_max: usize, now: Instant| -> Vec<ConnectionId> {
+            table.leavers(&agent, leaving, 3, asked_max, now).into_iter().map(|leaver| leaver.id).collect()
+        };
+        assert!(ask(&mut leaving, 9, now).is_empty(), "none was found");
+        table.find_leavers(&agent, &mut leaving, now);
+        let first = [ask(&mut leaving, 2, now), ask(&mut leaving, 9, now)].concat();
+        assert_eq!((first.len(), leaving.about_to.len()), (3, 3));
+        // One leaves, one stays, one ends. The last two are asked.
+        table.moved(first[0], &name("a2"));
+        table.stays(&agent, first[1], StayReason::InRequest);
+        table.remove(first[2]);
+        let second = ask(&mut leaving, 9, now);
+        assert_eq!(second.len(), 2);
+        assert!(ids.iter().all(|id| first.contains(id) || second.contains(id)));
+        table.find_leavers(&agent, &mut leaving, now);
+        assert!(leaving.found.is_empty(), "all were asked");
+        // The one that stays and those that have not answered are asked again.
+        let later = now + ASK_AGAIN;
+        table.find_leavers(&agent, &mut leaving, later);
+        let mut third = ask(&mut leaving, 9, later);
+        third.sort_unstable();
+        let mut expected = [vec![first[1]], second].concat();
+        expected.sort_unstable();
+        assert_eq!(third, expected);
+    }
+
+    #[test]
+    fn a_connection_that_left_after_it_was_found_is_not_asked() {
+        let (table, ids) = table_of(&[0; 2]);
+        let (agent, mut leaving, now) = (name("a1"), Leaving::default(), Instant::now());
+        table.find_leavers(&agent, &mut leaving, now);
+        table.moved(ids[0], &name("a2"));
+        let leavers = table.leavers(&agent, &mut leaving, 9, 9, now);
+        assert_eq!(leavers.iter().map(|leaver| leaver.id).collect::<Vec<_>>(), [ids[1]]);
     }
 
     #[test]
