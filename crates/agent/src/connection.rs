@@ -4,6 +4,7 @@ mod borrowed_stream;
 mod client_end;
 mod client_stream;
 mod date;
+mod departing;
 pub(crate) mod driver;
 mod early_data;
 pub(crate) mod handshake;

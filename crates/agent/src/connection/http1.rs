@@ -13,16 +13,16 @@ use watari_stream::{Parts, TlsStream};
 use watari_values::{NodeName, StayReason};
 
 use super::client_stream::ClientStream;
+use super::departing::{Departing, Departs};
 use super::early_data::opening::Opening;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, Parked, client};
-use super::leaving::{InResponse, Leaving, Situation, Step};
-use super::preparations;
+use super::leaving::{InResponse, Situation};
 use super::site_service::{OpenResponse, OpenRest, SiteService};
 use super::stalls::Stalled;
 use super::tunnel::{Tunnel, TunnelStop};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::{About, Live};
-use crate::handoff::registry::{Order, Orders};
+use crate::handoff::registry::Orders;
 use crate::node::peers::Peers;
 
 /// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
@@ -65,8 +65,7 @@ pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut O
     let mut driver = Driver {
         connection,
         opening,
-        leaving: Leaving::default(),
-        preparing: None,
+        departing: Departing::default(),
         idle: IdleTimer { timeout: limits.keep_alive_timeout, since: Instant::now(), requests: None },
     };
     let stop = {
@@ -132,9 +131,7 @@ struct Driver {
     connection: Connection<ClientStream, SiteService>,
     /// Drives the handshake, if it was not done at the start. Boxed, because few connections have one.
     opening: Option<Box<Opening>>,
-    leaving: Leaving,
-    /// The time limit of a preparation, from its start until the connection leaves or the limit is reached.
-    preparing: Option<Pin<Box<Sleep>>>,
+    departing: Departing,
     idle: IdleTimer,
 }
 
@@ -152,12 +149,15 @@ impl Driver {
             return Poll::Ready(Stop::Unopened);
         }
         while let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
-            self.follow(*order);
+            let leave = self.departing.follow(*order);
+            if leave.is_some_and(|leave| leave.target.is_none() && leave.or_end) {
+                self.connection.close();
+            }
         }
         if let Poll::Ready(end) = self.connection.poll(cx) {
             return Poll::Ready(Stop::Ended(end));
         }
-        if self.leaving.is_wanted()
+        if self.departing.is_wanted()
             && let Poll::Ready(stop) = self.leave(http, about, cx)
         {
             return Poll::Ready(stop);
@@ -171,49 +171,24 @@ impl Driver {
         self.idle.poll(self.connection.requests(), idle, cx).map(|()| Stop::TimedOut)
     }
 
-    fn follow(&mut self, order: Order) {
-        match order {
-            Order::Leave(leave) => {
-                if leave.target.is_none() && leave.or_end {
-                    self.connection.close();
-                }
-                self.leaving.on_leave(leave.target);
-            }
-            Order::Prepared(from, prepared) => {
-                self.leaving.on_prepared(&from, prepared.number, prepared.refused.is_some());
-            }
-        }
-    }
-
     /// Leaves if that is possible now. Otherwise does what it takes.
     fn leave(&mut self, http: &Http, about: &About, cx: &mut Context<'_>) -> Poll<Stop> {
-        if self.preparing.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_ready()) {
-            self.preparing = None;
-            self.leaving.on_timeout();
-        }
         // Before the handshake is done, the connection stays.
         while self.connection.stream_mut().is_open() {
+            let _ = self.departing.poll_timeout(cx);
             let situation = Situation {
                 departure: self.connection.departure(),
                 is_idle: self.connection.is_idle(),
                 request: self.connection.requests(),
             };
-            let step = self.leaving.next(situation);
-            self.connection.set_pace(self.leaving.pace());
-            match step {
-                Step::Park(target, how) => return Poll::Ready(Stop::Parks(target, how)),
-                Step::Report => about.report_stay(&http.peers, StayReason::InRequest),
-                Step::Prepare { target, number, rest, timeout } => {
-                    let body = self.connection.responding().map(|responding| responding.body.body());
-                    let anchor = body.and_then(|body| body.kept().anchored()).map(AnchoredStream::anchor);
-                    let question = preparations::question(about, number, rest, anchor.unwrap_or(http.peers.name()));
-                    let mut limit = Box::pin(sleep(timeout));
-                    if !http.peers.send(&target, question) || limit.as_mut().poll(cx).is_ready() {
-                        self.leaving.on_timeout();
-                    }
-                    self.preparing = Some(limit);
-                }
-                Step::Serve => break,
+            let body = self.connection.responding().map(|responding| responding.body.body());
+            let anchor = body.and_then(|body| body.kept().anchored()).map(AnchoredStream::anchor);
+            let departs = self.departing.depart(situation, anchor, StayReason::InRequest, &http.peers, about);
+            self.connection.set_pace(self.departing.pace());
+            match departs {
+                Departs::Now(target, how) => return Poll::Ready(Stop::Parks(target, how)),
+                Departs::Again => {}
+                Departs::Later => break,
             }
         }
         // With another pace, the connection may go on.

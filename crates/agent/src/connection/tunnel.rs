@@ -5,7 +5,7 @@
 //! An end without an announcement, such as an idle timeout, is not a clean end for the client. On HTTP/2, the library
 //! ends the stream cleanly all the same, but `WebSocket` has its own end.
 
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,18 +14,17 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
 use watari_connection::Departure;
 use watari_proxy::{TunnelBroken, TunnelRelay};
 use watari_stream::TlsStream;
 use watari_values::{NodeName, StayReason};
 
-use super::leaving::{InResponse, Leaving, Situation, Step};
-use super::preparations;
+use super::departing::{Departing, Departs};
+use super::leaving::{InResponse, Situation};
 use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;
-use crate::handoff::registry::{Order, Orders};
+use crate::handoff::registry::Orders;
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
@@ -102,15 +101,29 @@ impl Tunnel {
         stream: &mut TlsStream<TcpStream>,
         orders: &mut Orders,
     ) -> TunnelStop {
-        let mut leaving = TunnelLeaving::default();
+        let mut departing = Departing::default();
+        // The number of times that the connection was asked to leave. Each time its target may be asked again.
+        let mut asked = 0;
         loop {
             tokio::select! {
                 result = self.join(stream) => return TunnelStop::Ended(result),
-                Some(order) = orders.recv() => leaving.follow(*order, peers, about),
-                () = leaving.timeout() => leaving.leaving.on_timeout(),
+                Some(order) = orders.recv() => if let Some(leave) = departing.follow(*order) {
+                    asked += 1;
+                    if leave.target.is_none() {
+                        about.report_stay(peers, StayReason::Tunnel);
+                    }
+                },
+                () = poll_fn(|cx| departing.poll_timeout(cx)) => {}
             }
-            if let Some((target, how)) = leaving.leave(self, peers, about) {
-                return TunnelStop::Parks(target, how);
+            while departing.is_wanted() {
+                let departure = if self.is_open() { Departure::Events } else { Departure::Response };
+                let situation = Situation { departure, is_idle: false, request: asked };
+                let anchor = self.anchor().map(|(stream, _)| stream.anchor());
+                match departing.depart(situation, anchor, StayReason::Tunnel, peers, about) {
+                    Departs::Now(target, Some(how)) => return TunnelStop::Parks(target, how),
+                    Departs::Again => {}
+                    Departs::Now(_, None) | Departs::Later => break,
+                }
             }
         }
     }
@@ -146,65 +159,6 @@ impl Tunnel {
         match &self.origin {
             OriginSide::Here(tunnel) => tunnel.is_open(),
             OriginSide::Anchored { relay, .. } => relay.is_open(),
-        }
-    }
-}
-
-/// How a connection that is a tunnel leaves.
-#[derive(Default)]
-struct TunnelLeaving {
-    leaving: Leaving,
-    /// The time limit of a preparation.
-    preparing: Option<Pin<Box<Sleep>>>,
-    /// The number of times that the connection was asked to leave. Each time its target may be asked again.
-    asked: u64,
-}
-
-impl TunnelLeaving {
-    fn follow(&mut self, order: Order, peers: &Peers, about: &About) {
-        match order {
-            Order::Leave(leave) => {
-                if leave.target.is_none() {
-                    about.report_stay(peers, StayReason::Tunnel);
-                }
-                self.asked += 1;
-                self.leaving.on_leave(leave.target);
-            }
-            Order::Prepared(from, prepared) => {
-                self.leaving.on_prepared(&from, prepared.number, prepared.refused.is_some());
-            }
-        }
-    }
-
-    async fn timeout(&mut self) {
-        match &mut self.preparing {
-            Some(preparing) => preparing.await,
-            None => std::future::pending().await,
-        }
-        self.preparing = None;
-    }
-
-    /// Leaves if that is possible now. Otherwise does what it takes.
-    fn leave(&mut self, tunnel: &Tunnel, peers: &Peers, about: &About) -> Option<(NodeName, InResponse)> {
-        if !self.leaving.is_wanted() {
-            return None;
-        }
-        loop {
-            let departure = if tunnel.is_open() { Departure::Events } else { Departure::Response };
-            match self.leaving.next(Situation { departure, is_idle: false, request: self.asked }) {
-                Step::Serve => return None,
-                Step::Report => about.report_stay(peers, StayReason::Tunnel),
-                Step::Park(target, how) => return how.map(|how| (target, how)),
-                Step::Prepare { target, number, rest, timeout } => {
-                    let anchor = tunnel.anchor().map(|(stream, _)| stream.anchor());
-                    let anchor = anchor.unwrap_or(peers.name());
-                    if !peers.send(&target, preparations::question(about, number, rest, anchor)) {
-                        self.leaving.on_timeout();
-                        about.report_stay(peers, StayReason::NoLink);
-                    }
-                    self.preparing = Some(Box::pin(sleep(timeout)));
-                }
-            }
         }
     }
 }
