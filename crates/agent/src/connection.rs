@@ -18,6 +18,7 @@ pub(crate) mod requests;
 pub(crate) mod serve;
 mod site_service;
 pub(crate) mod stalls;
+mod stream_tasks;
 mod streams;
 mod strict;
 mod tunnel;

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use watari_http2::{Flood, Metered};
 use watari_stream::TlsStream;
 use watari_values::StayReason;
@@ -22,6 +22,7 @@ use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
 use super::lingering::Lingering;
 use super::requests::Answer;
 use super::stalls::{Stalled, Stalls};
+use super::stream_tasks::StreamTasks;
 use super::streams::Streams;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::{Order, Orders};
@@ -80,7 +81,8 @@ async fn drive(
             }))
         }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut tasks = StreamTasks::default();
+    let mut builder = http2::Builder::new(tasks.executor());
     let limits = http.settings.limits();
     let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
     builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
@@ -100,7 +102,16 @@ async fn drive(
                 if !stream_return.poll_opening(cx) {
                     return Poll::Ready(Ok(()));
                 }
-                connection.as_mut().poll(cx).map_err(HttpError::from)
+                // Streams come first: the connection sends at once what they have.
+                tasks.poll(cx);
+                loop {
+                    if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                        return Poll::Ready(result.map_err(HttpError::from));
+                    }
+                    if !tasks.poll(cx) {
+                        return Poll::Pending;
+                    }
+                }
             });
             tokio::select! {
                 result = spoken => break result,
