@@ -226,6 +226,10 @@ fn soak_clients_of_all_kinds_through_all_disturbances() {
     let moves = cluster.dispatcher().count("watari_dispatcher_moves_committed_total", "");
     let (requests, cut) = (watch.requests.load(Ordering::Relaxed), watch.cut.load(Ordering::Relaxed));
     println!("{requests} requests, {moves} moves, {cut} connections cut by kills");
+    cluster.wait_until_idle();
+    for (name, _) in &observed {
+        println!("{name}: {} KiB after the last connection", cluster.node(name).memory_kib());
+    }
     for (name, samples) in &observed {
         let quarters @ [.., third, last] = quarters(&samples.lock().unwrap());
         println!("{name}: {quarters:?} KiB, median of each quarter");
