@@ -20,7 +20,7 @@ use watari_wire::leg::{LegSigner, Preface};
 
 use crate::config::Config;
 use crate::drains::{AskedBy, Drains};
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{InGauge, Metrics};
 use crate::scheduler::{Place, QueuePosition, Schedule, Scheduler};
 use crate::table::{Owned, Table};
 pub(crate) use settings::Settings;
@@ -200,7 +200,7 @@ impl Agents {
             return Err(why.reason());
         }
         let slot = self.scheduler.enter(limits.queue_max).ok_or("queue_full")?;
-        let _waiting = Counted::one_more(&metrics.queue_length);
+        let _waiting = InGauge::one(&metrics.queue_length);
         let since = Instant::now();
         let waits = async {
             loop {

@@ -178,6 +178,10 @@ pub struct Limits {
     #[serde(with = "As::<MoveTimeout>")]
     #[schemars(with = "Span", extend("x-range" = format!("at most {}", duration::text(MOVE_TIMEOUT_MAX))))]
     pub move_timeout: Duration,
+    /// The most memory for bytes of moving connections that their clients have not taken yet, in MiB, over all
+    /// connections. Beyond it, a move of a connection with a slow client is aborted after `move_timeout`.
+    #[serde(with = "As::<NonZeroU32>")]
+    pub undelivered_mib_max: u32,
     /// The time from the end of an agent's leg to the agent's announcement that its stream was complete. Also the time
     /// from the end of the stream to a client to the end of the client's own stream.
     #[serde(with = "As::<Span>")]
@@ -225,6 +229,7 @@ impl Default for Limits {
             idle_legs_max: 256,
             drain_rate: 4_200,
             move_timeout: Duration::from_secs(3),
+            undelivered_mib_max: 256,
             final_timeout: Duration::from_secs(5),
         }
     }

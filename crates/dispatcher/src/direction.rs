@@ -1,10 +1,13 @@
 //! One direction of a connection: bytes that were read from one side and not yet written to the other.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 
 use tokio::net::TcpStream;
 use watari_sys::{Pipe, tcp};
+
+use crate::metrics::InGauge;
 
 /// The most bytes of one read into memory.
 const READ_LEN: usize = 64 * 1024;
@@ -23,9 +26,9 @@ thread_local! {
 ///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe | bytes of the stream
 /// ```
 ///
-/// * It is filled by one read when it is empty, and that read is either in memory or in a pipe. Further reads into
-///   memory ([`Direction::read_behind`]) join the bytes that wait, behind a pipe if there is one. Their caller bounds
-///   them.
+/// * It is filled by one read when it is empty, and that read is either in memory or in a pipe. Further reads
+///   ([`Direction::read_behind`]) go into parts of at most [`READ_LEN`] bytes. Each part is freed when it is written.
+///   The caller bounds them.
 /// * Each byte of the stream is counted once when it is read and once when it is written. `read = written + waiting`
 ///   holds with any head in front, and with any destination.
 /// * The flow owns the bytes that wait. They outlive the connection they were read from, and go to the connection that
@@ -41,12 +44,19 @@ pub(crate) struct Direction {
     head_left: usize,
     /// Never an empty pipe.
     pipe: Option<Pipe>,
-    /// Bytes of the stream behind those in the pipe. Without a pipe, they are in `bytes`.
-    behind_pipe: Vec<u8>,
+    /// Further bytes of the stream. Empty if nothing waits in front of them.
+    behind: VecDeque<Part>,
     /// Whether the last read had at least [`BULK_LEN`] bytes.
     is_bulk: bool,
     /// A copy of all bytes read, as long as they may have to be sent to another agent. The caller bounds it.
     copy: Option<Vec<u8>>,
+}
+
+/// Bytes that were read while others waited, and their count.
+#[derive(Debug)]
+struct Part {
+    bytes: Vec<u8>,
+    held: InGauge,
 }
 
 /// The bytes of the stream that one call wrote.
@@ -92,8 +102,8 @@ impl Direction {
 
     /// The number of the stream's bytes that wait.
     pub(crate) fn waiting(&self) -> usize {
-        let in_memory = self.bytes.len() - self.taken - self.head_left + self.behind_pipe.len();
-        in_memory + self.pipe.as_ref().map_or(0, Pipe::len)
+        let behind: usize = self.behind.iter().map(|part| part.bytes.len()).sum();
+        self.bytes.len() - self.taken - self.head_left + self.pipe.as_ref().map_or(0, Pipe::len) + behind
     }
 
     /// Whether bytes of a head wait.
@@ -129,13 +139,23 @@ impl Direction {
         })
     }
 
-    /// Reads once from `from`, at most `max` bytes, behind those that wait, and writes nothing. Returns the number of
-    /// bytes read, 0 at the end of the stream.
-    pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize) -> io::Result<usize> {
+    /// Reads once from `from`, at most `max` bytes, behind those that wait, and writes nothing. `held` counts nothing
+    /// yet. Returns the number of bytes read, 0 at the end of the stream. The flow must not be empty.
+    pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize, mut held: InGauge) -> io::Result<usize> {
+        debug_assert!(!self.is_empty());
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, &mut scratch[..READ_LEN.min(max)])?;
-            let last = if self.pipe.is_some() { &mut self.behind_pipe } else { &mut self.bytes };
-            last.extend_from_slice(&scratch[..read]);
+            match self.behind.back_mut() {
+                Some(last) if last.bytes.len() + read <= READ_LEN => {
+                    last.held.add(read);
+                    last.bytes.extend_from_slice(&scratch[..read]);
+                }
+                _ if read > 0 => {
+                    held.add(read);
+                    self.behind.push_back(Part { bytes: scratch[..read].to_vec(), held });
+                }
+                _ => {}
+            }
             Ok(read)
         })
     }
@@ -199,16 +219,21 @@ impl Direction {
                 let taken = to.try_write(&self.bytes[self.taken..])?;
                 written.bytes += self.take(taken);
             }
-            let Some(pipe) = &mut self.pipe else { return Ok(()) };
-            let spliced = pipe.empty(to)?;
-            written.spliced += spliced;
-            written.bytes += spliced;
-            // The other side does not take the rest at once either.
-            if !pipe.is_empty() {
-                return Ok(());
+            if let Some(pipe) = &mut self.pipe {
+                let spliced = pipe.empty(to)?;
+                written.spliced += spliced;
+                written.bytes += spliced;
+                // The other side does not take the rest at once either.
+                if !pipe.is_empty() {
+                    return Ok(());
+                }
+                self.pipe = None;
             }
-            self.pipe = None;
-            self.bytes = std::mem::take(&mut self.behind_pipe);
+            let Some(next) = self.behind.pop_front() else {
+                self.behind = VecDeque::new();
+                return Ok(());
+            };
+            self.bytes = next.bytes;
         }
     }
 

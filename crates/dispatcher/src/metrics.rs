@@ -32,6 +32,7 @@ pub(crate) struct Metrics {
     pub(crate) bytes_to_backends: Counter,
     pub(crate) bytes_to_clients: Counter,
     pub(crate) bytes_spliced: Counter,
+    pub(crate) undelivered_bytes: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,19 +57,34 @@ struct Agent {
     agent: String,
 }
 
-/// Counts one in a gauge until it is dropped.
-pub(crate) struct Counted(Gauge);
+/// An amount that a gauge contains until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InGauge {
+    gauge: Gauge,
+    amount: i64,
+}
 
-impl Counted {
-    pub(crate) fn one_more(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
+impl InGauge {
+    pub(crate) fn nothing(gauge: &Gauge) -> Self {
+        Self { gauge: gauge.clone(), amount: 0 }
+    }
+
+    pub(crate) fn one(gauge: &Gauge) -> Self {
+        let mut one = Self::nothing(gauge);
+        one.add(1);
+        one
+    }
+
+    pub(crate) fn add(&mut self, amount: usize) {
+        let amount = amount.cast_signed() as i64;
+        self.gauge.inc_by(amount);
+        self.amount += amount;
     }
 }
 
-impl Drop for Counted {
+impl Drop for InGauge {
     fn drop(&mut self) {
-        self.0.dec();
+        self.gauge.dec_by(self.amount);
     }
 }
 
@@ -98,6 +114,7 @@ impl Default for Metrics {
             bytes_to_backends: Counter::default(),
             bytes_to_clients: Counter::default(),
             bytes_spliced: Counter::default(),
+            undelivered_bytes: Gauge::default(),
         }
     }
 }
@@ -139,6 +156,11 @@ impl Metrics {
         registry.register("bytes_to_backends", "Bytes relayed from clients that are passed through", to_backends);
         registry.register("bytes_to_clients", "Bytes relayed to clients", metrics.bytes_to_clients.clone());
         registry.register("bytes_spliced", "Relayed bytes that went through a pipe", metrics.bytes_spliced.clone());
+        registry.register(
+            "undelivered_bytes",
+            "Bytes of moving connections that clients have not taken yet",
+            metrics.undelivered_bytes.clone(),
+        );
         metrics
     }
 

@@ -22,6 +22,7 @@ use crate::config::Limits;
 use crate::direction::{Broken, Direction, Written};
 use crate::find::Found;
 use crate::legs::Leg;
+use crate::metrics::InGauge;
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
 use crate::table::{Registered, RelayMessage};
@@ -103,6 +104,7 @@ impl RelayDriver {
         let wanted = self.relay.interest();
         let deadline = Instant::from_std(self.relay.timeout());
         let (leg, prepared) = (self.leg.as_ref(), self.prepared.as_ref());
+        let leg_read = wanted.leg_read.filter(|how| self.has_room_for(*how));
         tokio::select! {
             Some(message) = self.inputs.recv() => self.on_message(message),
             connected = optional(&mut self.connecting) => self.on_connected(connected),
@@ -110,7 +112,7 @@ impl RelayDriver {
             _ = self.client.readable(), if wanted.client_read.is_some() => self.read_client(wanted.client_read),
             () = ready(prepared, Interest::READABLE) => self.check_prepared(),
             () = ready(leg, Interest::WRITABLE), if wanted.leg_write => self.write_leg(),
-            () = ready(leg, Interest::READABLE), if wanted.leg_read.is_some() => self.read_leg(wanted.leg_read),
+            () = ready(leg, Interest::READABLE), if leg_read.is_some() => self.read_leg(leg_read),
             _ = self.client.writable(), if wanted.client_write => self.write_client(),
             _ = self.client.ready(Interest::ERROR), if wanted.client_reset => self.on_client_reset(),
             () = self.alarm.ring(deadline) => self.handle(Input::Deadline),
@@ -235,6 +237,19 @@ impl RelayDriver {
         }
     }
 
+    /// Whether the dispatcher may hold more bytes. If not, the leg is not read, and the attempt is aborted after
+    /// `move_timeout` unless the client takes bytes before. Threads do not wait for each other here: each may exceed
+    /// the limit by one read.
+    fn has_room_for(&self, how: LegRead) -> bool {
+        match how {
+            LegRead::Pass => true,
+            LegRead::Hold(_) => {
+                let max = i64::from(self.shared.limits().undelivered_mib_max) << 20;
+                self.shared.metrics.undelivered_bytes.get() < max
+            }
+        }
+    }
+
     /// Passes one read to the client. Returns whether more bytes are probably ready and can be passed at once.
     fn pass_down(&mut self) -> bool {
         let Some(leg) = &self.leg else { return false };
@@ -255,7 +270,7 @@ impl RelayDriver {
 
     fn hold_down(&mut self, max: usize) {
         let Some(leg) = &self.leg else { return };
-        match self.down.read_behind(leg, max) {
+        match self.down.read_behind(leg, max, InGauge::nothing(&self.shared.metrics.undelivered_bytes)) {
             Ok(read) => {
                 self.count_to_client(read, Written::default());
                 self.handle(Input::PassedDown { read, written: 0 });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -80,8 +81,7 @@ impl Counted {
         self.written.bytes += written.bytes;
         self.written.spliced += written.spliced;
         assert_eq!(self.read, self.written.bytes + self.direction.waiting());
-        let Direction { pipe, behind_pipe, .. } = &self.direction;
-        assert!(pipe.is_some() || behind_pipe.is_empty(), "bytes behind no pipe");
+        assert!(!self.direction.is_empty() || self.direction.behind.is_empty(), "bytes behind nothing");
     }
 
     /// Passes the whole stream; the peer reads `to`.
@@ -201,14 +201,19 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
         let (from, mut near) = connection().await;
         let (to, far) = connection().await;
         let mut counted = Counted::default();
+        let (held, mut behind) = (Gauge::default(), 0);
         let sent = stream.clone();
         let sender = tokio::spawn(async move { near.write_all(&sent).await });
         counted.pass_until_stuck(&from, &to).await;
         assert_eq!(counted.direction.pipe.is_some(), in_pipe);
         while timeout(WAIT_MAX, from.readable()).await.is_ok() {
-            match counted.direction.read_behind(&from, 1000) {
+            match counted.direction.read_behind(&from, 1000, InGauge::nothing(&held)) {
                 Ok(0) => break,
-                Ok(read) => counted.count(read, Written::default()),
+                Ok(read) => {
+                    counted.count(read, Written::default());
+                    behind += read;
+                    assert_eq!(held.get().cast_unsigned() as usize, behind);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => panic!("{error}"),
             }
@@ -220,6 +225,7 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
         drop(to);
         assert!(read.await.unwrap() == [stream, others].concat());
         assert!(counted.direction.is_empty() && counted.direction.bytes.capacity() == 0);
+        assert_eq!((held.get(), counted.direction.behind.capacity()), (0, 0));
         drop(pipes);
     }
 }

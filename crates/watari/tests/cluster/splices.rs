@@ -161,6 +161,42 @@ fn a_move_does_not_wait_for_a_client_that_does_not_read() {
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "timeout"), 0);
 }
 
+/// Clients whose responses wait in the dispatcher take more than the limit if all of them move.
+#[test]
+fn undelivered_bytes_of_all_connections_are_bounded() {
+    let limits = "undelivered_mib_max = 1\nmove_timeout = \"500ms\"";
+    let cluster = Cluster::start(&Plan { dispatcher_limits: limits, ..Plan::default() });
+    let mut clients: Vec<_> = (0..12).map(|_| connect(&cluster, &Taste::default())).collect();
+    let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
+    let undelivered = || cluster.dispatcher().count("watari_dispatcher_undelivered_bytes", "");
+    let aborted = || cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "timeout");
+    let mut random = Random::new(1);
+    let before = requests();
+    for (seed, http) in (1..).zip(&mut clients) {
+        set_socket_recv_buffer_size(http.stream.tcp(), RECEIVE_BUFFER_LEN).unwrap();
+        http.send(&get_bytes(FILLS_LEG_LEN, seed)).unwrap();
+    }
+    until("the agents have all requests", || (requests() - before).cast_unsigned() as usize == clients.len());
+    until("some connections have moved, and others have found no room", || {
+        let connections = cluster.connections();
+        for connection in &connections {
+            order(&cluster, connection, &mut random);
+        }
+        // Each thread may exceed the limit by one read.
+        assert!(undelivered() <= (1 << 20) + 64 * (64 << 10), "{} bytes are undelivered", undelivered());
+        aborted() > 0 && undelivered() > 0
+    });
+    for (seed, http) in (1..).zip(&mut clients) {
+        http.take_download(FILLS_LEG_LEN, seed).unwrap();
+    }
+    until("the bytes are delivered", || undelivered() == 0);
+    until("a connection moves", || {
+        let connection = cluster.connections().swap_remove(0);
+        order(&cluster, &connection, &mut random);
+        cluster.connections().iter().any(|now| now.id == connection.id && now.moves > connection.moves)
+    });
+}
+
 /// Ends the clients when it is dropped, also if the test fails.
 struct End<'a>(&'a AtomicBool);
 
