@@ -1,13 +1,16 @@
-//! A stream that hyper owns temporarily, for HTTP/2.
+//! The stream of an HTTP/2 connection. hyper reads and writes it. The connection's task, its owner, flushes it and takes
+//! it back.
+//!
+//! h2 flushes after each DATA frame of 16 KiB. The owner flushes once after it has polled h2, so that one system call
+//! sends several frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, oneshot};
 use watari_stream::{ReadEnd, TlsStream};
 
 use super::client_end::ClientEnd;
@@ -16,13 +19,9 @@ use super::early_data::opening::{Opening, Unfinished};
 use super::early_data::stream::EarlyStream;
 use super::streams::Streams;
 
-/// Returns the stream to its owner when hyper drops it, for any reason.
+/// hyper's handle. It never waits for a flush.
 pub(crate) struct BorrowedStream {
-    stream: Option<Stream>,
-    back: Option<oneshot::Sender<Box<TlsStream<TcpStream>>>>,
-    /// Notified when the connection should close soon, because its key is nearly used up.
-    close_due: Arc<Notify>,
-    is_close_sent: bool,
+    stream: SharedStream,
     end: ClientEnd,
     /// Number of writes.
     writes: u64,
@@ -33,23 +32,64 @@ pub(crate) struct BorrowedStream {
     streams: Arc<Streams>,
 }
 
-pub(crate) enum Stream {
-    /// Used until the handshake is done. An [`Opening`] drives it.
-    EarlyConnection(EarlyStream),
-    Open(Box<TlsStream<TcpStream>>),
-}
-
-/// The owner's side of a [`BorrowedStream`].
-pub(crate) struct StreamReturn {
-    back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
+/// The owner's handle.
+pub(crate) struct StreamOwner {
+    stream: SharedStream,
     /// Boxed, because few connections have one, and only for a short time.
     opening: Option<Box<Opening>>,
-    pub(crate) close_due: Arc<Notify>,
+    is_close_asked: bool,
     /// Whether the client will send no more.
     pub(crate) end: ClientEnd,
 }
 
-impl StreamReturn {
+pub(crate) enum Stream {
+    /// Used until the handshake is done. An [`Opening`] drives it.
+    EarlyConnection(EarlyStream),
+    Open(Box<TlsStream<TcpStream>>),
+    Taken,
+}
+
+#[derive(Clone)]
+struct SharedStream(Arc<Mutex<Stream>>);
+
+impl SharedStream {
+    fn lock(&self) -> MutexGuard<'_, Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
+        if let Self::EarlyConnection(early) = self
+            && let Some(open) = early.take_open()
+        {
+            *self = Self::Open(open);
+        }
+        match self {
+            Self::EarlyConnection(early) => Pin::new(early),
+            Self::Open(open) => Pin::new(&mut **open),
+            Self::Taken => unreachable!("the owner takes the stream after hyper"),
+        }
+    }
+}
+
+/// Lends a stream for these requests. `opening` drives an early one.
+pub(crate) fn lend(stream: Stream, streams: &Arc<Streams>, opening: Option<Opening>) -> (BorrowedStream, StreamOwner) {
+    let stream = SharedStream(Arc::new(Mutex::new(stream)));
+    let opening = opening.map(Box::new);
+    let owner = StreamOwner { stream, opening, is_close_asked: false, end: ClientEnd::default() };
+    let borrowed = BorrowedStream {
+        stream: owner.stream.clone(),
+        end: owner.end.clone(),
+        writes: 0,
+        seen: None,
+        is_blocked: false,
+        streams: streams.clone(),
+    };
+    (borrowed, owner)
+}
+
+impl StreamOwner {
     /// The gate for requests on this connection.
     pub(crate) fn gate(&self) -> Gate {
         self.opening.as_ref().map(|opening| opening.gate()).unwrap_or_default()
@@ -61,39 +101,34 @@ impl StreamReturn {
         self.opening.as_mut().is_none_or(|opening| opening.poll(cx) != Poll::Ready(false))
     }
 
-    /// Returns the stream, after the borrower has dropped it and the handshake is done.
+    /// Returns once whether the connection should close soon, because its key is nearly used up.
+    pub(crate) fn asks_for_close(&mut self) -> bool {
+        let is_due = !self.is_close_asked
+            && matches!(&*self.stream.lock(), Stream::Open(stream) if stream.connection().close_due());
+        self.is_close_asked |= is_due;
+        is_due
+    }
+
+    /// Sends what the borrower has written. The caller calls this after it has polled the borrower.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.lock().duplex().poll_flush(cx)
+    }
+
+    /// Returns the stream, after the borrower was dropped, when the handshake is done.
     pub(crate) async fn take_back(self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
-        match (self.back.await, self.opening) {
-            (Ok(stream), _) => Ok(stream),
-            (Err(_), Some(opening)) => opening.finish().await,
-            (Err(_), None) => unreachable!("a borrowed stream is given back when it is dropped"),
+        let stream = std::mem::replace(&mut *self.stream.lock(), Stream::Taken);
+        match (stream, self.opening) {
+            (Stream::Open(stream), _) => Ok(stream),
+            (_, Some(opening)) => opening.finish().await,
+            (_, None) => unreachable!("a stream without an opening is open"),
         }
     }
-}
-
-/// Lends a stream for these requests. `opening` drives an early one.
-pub(crate) fn lend(stream: Stream, streams: &Arc<Streams>, opening: Option<Opening>) -> (BorrowedStream, StreamReturn) {
-    let (sender, back) = oneshot::channel();
-    let opening = opening.map(Box::new);
-    let stream_return = StreamReturn { back, opening, close_due: Arc::default(), end: ClientEnd::default() };
-    let borrowed = BorrowedStream {
-        stream: Some(stream),
-        back: Some(sender),
-        close_due: stream_return.close_due.clone(),
-        is_close_sent: false,
-        end: stream_return.end.clone(),
-        writes: 0,
-        seen: None,
-        is_blocked: false,
-        streams: streams.clone(),
-    };
-    (borrowed, stream_return)
 }
 
 impl BorrowedStream {
     /// Whether the stream has ended by a FIN alone.
     fn is_truncated(&self) -> bool {
-        matches!(&self.stream, Some(Stream::Open(stream)) if stream.read_end() == Some(ReadEnd::Truncated))
+        matches!(&*self.stream.lock(), Stream::Open(stream) if stream.read_end() == Some(ReadEnd::Truncated))
     }
 
     /// Whether h2 has nothing left to do after all its requests are over. Then it may get the client's end, at which it
@@ -108,43 +143,11 @@ impl BorrowedStream {
         }
         is_quiet
     }
-
-    fn stream(&mut self) -> Pin<&mut dyn Duplex> {
-        let stream = self.stream.as_mut().expect("a stream is given back only on drop");
-        if let Stream::EarlyConnection(early) = stream
-            && let Some(open) = early.take_open()
-        {
-            *stream = Stream::Open(open);
-        }
-        Pin::new(match stream {
-            Stream::EarlyConnection(early) => early,
-            Stream::Open(open) => &mut **open,
-        })
-    }
-
-    fn after_write(&mut self) {
-        if !self.is_close_sent
-            && let Some(Stream::Open(stream)) = &self.stream
-            && stream.connection().close_due()
-        {
-            self.is_close_sent = true;
-            self.close_due.notify_one();
-        }
-    }
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
-
-impl Drop for BorrowedStream {
-    fn drop(&mut self) {
-        if let (Some(Stream::Open(stream)), Some(back)) = (self.stream.take(), self.back.take()) {
-            // If the owner has dropped its receiver, the connection has ended.
-            let _ = back.send(stream);
-        }
-    }
-}
 
 impl AsyncRead for BorrowedStream {
     /// Reports the client's end to HTTP, by `close_notify` or FIN, after the requests in progress are answered (see
@@ -152,7 +155,8 @@ impl AsyncRead for BorrowedStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let filled = buf.filled().len();
-        match ready!(this.stream().poll_read(cx, buf)) {
+        let read = this.stream.lock().duplex().poll_read(cx, buf);
+        match ready!(read) {
             Ok(()) if buf.filled().len() > filled => return Poll::Ready(Ok(())),
             Err(error) if !this.is_truncated() => return Poll::Ready(Err(error)),
             Ok(()) | Err(_) => {}
@@ -179,12 +183,11 @@ impl AsyncWrite for BorrowedStream {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = this.stream().poll_write_vectored(cx, parts);
+        let written = this.stream.lock().duplex().poll_write_vectored(cx, parts);
         this.is_blocked = written.is_pending();
         if written.is_ready() {
             this.writes += 1;
         }
-        this.after_write();
         written
     }
 
@@ -192,11 +195,12 @@ impl AsyncWrite for BorrowedStream {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream().poll_flush(cx)
+    /// Does nothing: the owner flushes.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream().poll_shutdown(cx)
+        self.stream.lock().duplex().poll_shutdown(cx)
     }
 }

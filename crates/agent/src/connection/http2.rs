@@ -16,7 +16,7 @@ use watari_http2::{Flood, Metered};
 use watari_stream::TlsStream;
 use watari_values::StayReason;
 
-use super::borrowed_stream::{BorrowedStream, Stream, StreamReturn, lend};
+use super::borrowed_stream::{BorrowedStream, Stream, StreamOwner, lend};
 use super::client_end::Content;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
 use super::lingering::Lingering;
@@ -36,22 +36,22 @@ const SEND_BUFFER_LEN: usize = 64 * 1024;
 /// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
 pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
     let streams = Arc::new(Streams::default());
-    let (about, borrowed, stream_return) = lend_stream(start, &streams);
-    drive(http, &about, borrowed, stream_return, &streams, orders).await
+    let (about, borrowed, owner) = lend_stream(start, &streams);
+    drive(http, &about, borrowed, owner, &streams, orders).await
 }
 
-fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStream, StreamReturn) {
+fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStream, StreamOwner) {
     match start {
         // No connection of HTTP/2 arrives within a response: `Preparations::take` refuses it.
         HttpStart::Live(live) | HttpStart::InResponse(live, _) => {
             let Live { about, parts } = *live;
-            let (borrowed, stream_return) = lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), streams, None);
-            (about, borrowed, stream_return)
+            let (borrowed, owner) = lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), streams, None);
+            (about, borrowed, owner)
         }
         HttpStart::EarlyConnection(early) => {
             let (about, stream, opening) = early.begin();
-            let (borrowed, stream_return) = lend(Stream::EarlyConnection(stream), streams, Some(opening));
-            (about, borrowed, stream_return)
+            let (borrowed, owner) = lend(Stream::EarlyConnection(stream), streams, Some(opening));
+            (about, borrowed, owner)
         }
     }
 }
@@ -60,11 +60,11 @@ async fn drive(
     http: &Http,
     about: &About,
     borrowed: BorrowedStream,
-    mut stream_return: StreamReturn,
+    mut owner: StreamOwner,
     streams: &Arc<Streams>,
     orders: &mut Orders,
 ) -> HttpEnd {
-    let (close_due, gate, end) = (stream_return.close_due.clone(), stream_return.gate(), stream_return.end.clone());
+    let (gate, end) = (owner.gate(), owner.end.clone());
     let client = client(about);
     let stalls = Arc::<Stalls>::default();
     let service = service_fn(|mut request: Request<Incoming>| {
@@ -99,7 +99,7 @@ async fn drive(
         let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
         loop {
             let spoken = poll_fn(|cx| {
-                if !stream_return.poll_opening(cx) {
+                if !owner.poll_opening(cx) {
                     return Poll::Ready(Ok(()));
                 }
                 // Streams come first: the connection sends at once what they have.
@@ -108,14 +108,19 @@ async fn drive(
                     if let Poll::Ready(result) = connection.as_mut().poll(cx) {
                         return Poll::Ready(result.map_err(HttpError::from));
                     }
-                    if !tasks.poll(cx) {
-                        return Poll::Pending;
+                    if owner.asks_for_close() {
+                        connection.as_mut().graceful_shutdown();
+                    } else if !tasks.poll(cx) {
+                        break;
                     }
+                }
+                match owner.poll_flush(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                 }
             });
             tokio::select! {
                 result = spoken => break result,
-                () = close_due.notified() => connection.as_mut().graceful_shutdown(),
                 _ = look.tick() => if streams.were_idle(&mut start) {
                     // All responses are complete, and the client does not take the rest.
                     if is_finishing {
@@ -141,7 +146,7 @@ async fn drive(
     };
     // hyper reports a flood only as a failed read.
     let result = if verdict.is_flood() { Err(Flood.into()) } else { result };
-    match stream_return.take_back().await {
+    match owner.take_back().await {
         Ok(stream) => HttpEnd::Ended(stream, result),
         Err(unfinished) => HttpEnd::Unfinished(unfinished),
     }
