@@ -98,7 +98,6 @@ fn fault(error: httparse::Error, input: &[u8]) -> RequestFault {
     }
 }
 
-/// RFC 9112, section 3.2.
 /// Whether the request line has three words, and the third is a version of HTTP (RFC 9112, section 2.3).
 fn names_version(input: &[u8]) -> bool {
     let line = input.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
