@@ -11,7 +11,6 @@ pub(crate) mod handshake;
 pub(crate) mod http;
 mod http1;
 mod http2;
-mod leaving;
 mod lingering;
 pub(crate) mod preparations;
 pub(crate) mod requests;

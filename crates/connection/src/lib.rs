@@ -30,10 +30,12 @@
 //!   | Responding, the response can continue ([`Resume`]) | its parts, and the rest from the other site |
 //!   | any other | it stays until the response has ended, or until the request's content has come |
 //! * An idle connection holds no buffer.
+//! * [`leaving`] decides when a connection that has to move does so, and what its target has to prepare.
 
 mod connection;
 mod content;
 mod interim;
+pub mod leaving;
 mod outgoing;
 mod resume;
 

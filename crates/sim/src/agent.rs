@@ -1,11 +1,12 @@
 //! An agent: connections that it serves, gives away, holds and ends.
 //!
 //! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection` and `watari_stream`. The glue
-//! mirrors `crates/agent`: this file `accept/legs.rs` and `node`, `serving` `connection/http1.rs`, `source` and `target`
-//! the files of that name in `handoff` with `connection/site_service.rs` and `connection/preparations.rs`, and `ending`
-//! is `handoff/ending.rs`.
+//! mirrors `crates/agent`: this file `accept/legs.rs` and `node`, `serving` `connection/http1.rs`, `preparations`
+//! `connection/preparations.rs`, `source` and `target` the files of that name in `handoff` with
+//! `connection/site_service.rs`, and `ending` `handoff/ending.rs`.
 
 mod ending;
+mod preparations;
 mod serving;
 mod source;
 mod target;
@@ -22,6 +23,7 @@ use watari_wire::leg::{Accepted, Kind, LEG_FREE, LegVerifier, PREFACE_LEN_MAX};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
 
 use self::ending::Ending;
+use self::preparations::Preparations;
 use self::serving::Serving;
 use self::source::Departure;
 use self::target::Arrival;
@@ -108,6 +110,7 @@ pub(crate) struct Agent {
     unidentified: Vec<(Socket, Vec<u8>)>,
     owned: Vec<Owned>,
     held: Vec<Arrival>,
+    preparations: Preparations,
     /// The next wake-up that is scheduled.
     wakes: Option<Duration>,
 }
@@ -115,7 +118,15 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(site: Site) -> Self {
         let verifier = LegVerifier::new(name(site.node));
-        Self { site, verifier, unidentified: Vec::new(), owned: Vec::new(), held: Vec::new(), wakes: None }
+        Self {
+            verifier,
+            unidentified: Vec::new(),
+            owned: Vec::new(),
+            held: Vec::new(),
+            preparations: Preparations::new(site.clone()),
+            wakes: None,
+            site,
+        }
     }
 
     /// The key for the dispatcher's legs.
@@ -127,9 +138,21 @@ impl Agent {
         self.unidentified.push((leg, Vec::new()));
     }
 
-    pub(crate) fn on_message(&mut self, message: &Message) {
+    pub(crate) fn on_message(&mut self, from: NodeId, message: &Message) {
         match message {
-            Message::Ship(shipped) => self.on_ship(shipped),
+            Message::Prepare { connection, number, rest } => {
+                self.preparations.on_prepare(from, *connection, *number, rest);
+            }
+            Message::Prepared { connection, number, is_refused } => {
+                for owned in &mut self.owned {
+                    if let Owned::Serving(serving) = owned
+                        && serving.id() == *connection
+                    {
+                        serving.on_prepared(from, *number, *is_refused);
+                    }
+                }
+            }
+            Message::Ship(shipped) => self.on_ship(from, shipped),
             Message::Rest(rest) => {
                 for arrival in self.held.iter_mut().filter(|arrival| arrival.id() == rest.connection) {
                     arrival.on_rest(rest);
@@ -203,7 +226,7 @@ impl Agent {
         }
     }
 
-    fn on_ship(&mut self, shipped: &crate::message::Shipped) {
+    fn on_ship(&mut self, from: NodeId, shipped: &crate::message::Shipped) {
         let (id, epoch) = (shipped.ship.connection, shipped.ship.epoch);
         let is_held = self.held.iter().any(|arrival| arrival.id() == id && arrival.epoch() >= epoch);
         let is_owned = self.owned.iter().any(|owned| owned.about().id == id && owned.about().last >= epoch);
@@ -211,7 +234,8 @@ impl Agent {
             return;
         }
         self.held.retain(|arrival| arrival.id() != id);
-        self.held.extend(Arrival::hold(&self.site, shipped));
+        let prepared = self.preparations.take(from, id, shipped.number);
+        self.held.extend(Arrival::hold(&self.site, shipped, prepared));
     }
 
     /// Continues all connections as far as possible.
@@ -230,6 +254,7 @@ impl Agent {
             arrival.expire();
         }
         self.held.retain(Arrival::is_held);
+        self.preparations.expire();
         self.schedule_wake();
     }
 

@@ -6,20 +6,19 @@
 //! ```
 //!
 //! * **Real**: `watari_relay::Relay` with its arbiter, `watari_handoff::{Source, Target}`, `watari_record` with real
-//!   keys below `watari_stream`, `watari_connection` and `watari_http1`, the prefaces of `watari_wire` and the messages.
+//!   keys below `watari_stream`, `watari_connection` with `leaving` and `watari_http1`, the prefaces of `watari_wire` and the messages.
 //! * **Simulated**: TCP (`network`, `socket`: small buffers, delays, FIN, reset), messages of the mesh (lost, late,
 //!   repeated, in any order), clients (slow, stalled, vanishing), files whose bytes are a function of the offset.
-//! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent`. For a
-//!   move within a response the source asks nothing beforehand: the target makes the rest of the response, from its own
-//!   file or from the shipped bytes, before it reports that it holds the connection.
-//! * **Left out**: TLS handshakes, HTTP/2, sessions, origins behind agents, preparations of responses.
+//! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent`.
+//! * **Left out**: TLS handshakes, HTTP/2, sessions, origins behind agents, anchored streams.
 //!
 //! [`run`] checks the invariants of the move byte for byte:
 //!
 //! 1. No two records of a client are sealed with one nonce (`ledger`).
 //! 2. Each client gets exactly the bytes of its files. A stream that is cut does not end cleanly.
 //! 3. If no node crashes and no client leaves, every client gets everything: a move that does not commit does no harm.
-//! 4. If also nothing is lost or late, every attempt is decided in time, however slow the client is.
+//! 4. If also nothing is lost or late, every attempt is decided in time, however slow the client is, as long as the
+//!    bytes that wait for it are below their bound.
 //! 5. Every connection ends, and the bytes that wait for a client are bounded.
 //!
 //! The same seed gives the same run, event for event. [`Sabotage`] breaks one rule, and the run has to notice.

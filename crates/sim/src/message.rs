@@ -3,7 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use watari_connection::Resume;
+use watari_connection::leaving::PreparedRest;
+use watari_values::ConnectionId;
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, Rest, Ship};
 
 /// What nodes send each other: messages of the mesh, and what a move within a response adds to them.
@@ -11,6 +12,17 @@ use watari_wire::{AgentToDispatcher, DispatcherToAgent, Rest, Ship};
 pub(crate) enum Message {
     ToDispatcher(AgentToDispatcher),
     ToAgent(DispatcherToAgent),
+    /// Whether the receiver can continue a response. The number is that of the question.
+    Prepare {
+        connection: ConnectionId,
+        number: u32,
+        rest: PreparedRest,
+    },
+    Prepared {
+        connection: ConnectionId,
+        number: u32,
+        is_refused: bool,
+    },
     Ship(Box<Shipped>),
     Rest(Rest),
 }
@@ -23,6 +35,8 @@ pub(crate) struct Shipped {
     pub(crate) http: Option<Vec<u8>>,
     /// Bytes of a response that are framed and not sealed.
     pub(crate) unwritten: Vec<u8>,
+    /// The number of the preparation, if a response is in progress.
+    pub(crate) number: u32,
     pub(crate) rest: ResponseRest,
     /// For the check of nonces: how often the agents have changed their key.
     pub(crate) key: u64,
@@ -33,8 +47,10 @@ pub(crate) struct Shipped {
 pub(crate) enum ResponseRest {
     None,
     Bytes(Bytes),
-    /// The target has to provide it.
-    Part(Resume),
+    /// The target has prepared it, and skips these bytes of it.
+    Prepared {
+        skip: u64,
+    },
 }
 
 impl fmt::Display for Message {
@@ -42,12 +58,22 @@ impl fmt::Display for Message {
         match self {
             Self::ToDispatcher(message) => write!(f, "{message:?}"),
             Self::ToAgent(message) => write!(f, "{message:?}"),
+            Self::Prepare { connection, number, rest } => {
+                let first = match rest {
+                    PreparedRest::Part(resume) => resume.part.first.to_string(),
+                    PreparedRest::Bytes | PreparedRest::Anchored => "nothing".to_owned(),
+                };
+                write!(f, "Prepare {connection} {number}: from {first}")
+            }
+            Self::Prepared { connection, number, is_refused } => {
+                write!(f, "Prepared {connection} {number}, refused {is_refused}")
+            }
             Self::Ship(shipped) => {
                 let Ship { connection, epoch, rx_offset, tail, tail_offset, .. } = &shipped.ship;
                 let rest = match &shipped.rest {
                     ResponseRest::None => "no rest".to_owned(),
                     ResponseRest::Bytes(bytes) => format!("{} bytes", bytes.len()),
-                    ResponseRest::Part(resume) => format!("from {}", resume.part.first),
+                    ResponseRest::Prepared { skip } => format!("prepared, skips {skip}"),
                 };
                 write!(f, "Ship {connection} {epoch} rx {rx_offset} tail {}+{tail_offset}, {rest}", tail.len())
             }

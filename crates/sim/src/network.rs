@@ -113,6 +113,8 @@ pub struct Figures {
     pub aborted: u64,
     /// Connections shipped within a response.
     pub within_responses: u64,
+    /// Connections shipped within a response of which the target skips a part.
+    pub with_skip: u64,
     /// Connections shipped with a tail.
     pub with_tail: u64,
     /// Connections shipped with bytes of the client that were not opened.

@@ -108,8 +108,12 @@ fn habits(random: &mut Random) -> Habits {
     }
 }
 
+/// The lengths of large files: longer than a rest that moves as bytes.
+const LENS: [u64; 3] = [280_000, 400_000, 900_000];
+
 fn ask(random: &mut Random) -> Ask {
     let file = random.below(1 << 32);
-    let len = if random.one_in(3) { random.within(1..3000) } else { random.within(270_000..500_000) };
+    // Files of equal lengths are confused most easily.
+    let len = if random.one_in(3) { random.within(1..3000) } else { LENS[random.below(LENS.len() as u64) as usize] };
     Ask { file, len, is_upload: random.one_in(4) }
 }

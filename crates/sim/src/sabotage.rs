@@ -15,6 +15,10 @@ pub enum Sabotage {
     RestLost,
     /// The target does not send the tail.
     TailNotSent,
+    /// The target sends again what the source has sent while the target prepared.
+    NothingSkipped,
+    /// The target takes the preparation for an earlier response, and does not check that the lengths fit.
+    OldPreparationTaken,
     /// The target seals before the decision.
     TargetSealsWhenHeld,
     /// The dispatcher ends the stream to the client cleanly when the owner's leg ends.
@@ -28,13 +32,15 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
         Self::SourceIgnoresEpochs,
         Self::RestLost,
         Self::TailNotSent,
+        Self::NothingSkipped,
+        Self::OldPreparationTaken,
         Self::TargetSealsWhenHeld,
         Self::LegEndIsCleanEnd,
         Self::MoveWaitsForClient,

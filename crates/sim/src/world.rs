@@ -134,7 +134,7 @@ impl World {
             (Message::ToDispatcher(_), None) => {}
             _ => {
                 if let Some(agent) = &mut self.agents[to - 1] {
-                    agent.on_message(message);
+                    agent.on_message(from, message);
                 }
             }
         }

@@ -34,6 +34,7 @@ fn add(total: &mut Figures, of_run: Figures) {
         moves,
         aborted,
         within_responses,
+        with_skip,
         with_tail,
         with_rest,
         frozen,
@@ -48,6 +49,7 @@ fn add(total: &mut Figures, of_run: Figures) {
     total.moves += moves;
     total.aborted += aborted;
     total.within_responses += within_responses;
+    total.with_skip += with_skip;
     total.with_tail += with_tail;
     total.with_rest += with_rest;
     total.frozen += frozen;
@@ -64,11 +66,11 @@ fn add(total: &mut Figures, of_run: Figures) {
 fn the_invariants_hold() {
     let figures = check_all(0..SEEDS);
     // The runs contain what they are for.
-    let Figures { moves, aborted, within_responses, with_tail, with_rest, frozen, undelivered, .. } = figures;
-    let Figures { legs_reused, complete, cut, vanished, .. } = figures;
+    let Figures { moves, aborted, within_responses, with_skip, with_tail, with_rest, frozen, .. } = figures;
+    let Figures { undelivered, legs_reused, complete, cut, vanished, .. } = figures;
     let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
     assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
-    assert!([with_rest, cut, vanished].iter().all(|count| *count > SEEDS / 20), "{figures:?}");
+    assert!([with_skip, with_rest, cut, vanished].iter().all(|count| *count > SEEDS / 20), "{figures:?}");
 }
 
 #[test]

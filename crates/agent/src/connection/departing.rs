@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep};
-use watari_connection::Pace;
+use watari_connection::leaving::{InResponse, Leaving, Situation, Step};
+use watari_connection::{Departure, Pace};
 use watari_values::{NodeName, StayReason};
-use watari_wire::Leave;
+use watari_wire::{ETAG_LEN_MAX, Leave, REQUEST_LEN_MAX};
 
-use super::leaving::{InResponse, Leaving, Situation, Step};
 use super::preparations;
 use crate::handoff::live::About;
 use crate::handoff::registry::Order;
@@ -68,6 +68,7 @@ impl Departing {
         peers: &Peers,
         about: &About,
     ) -> Departs {
+        let situation = Situation { departure: shippable(situation.departure), ..situation };
         match self.leaving.next(situation) {
             Step::Serve => return Departs::Later,
             Step::Report => about.report_stay(peers, stays),
@@ -93,4 +94,34 @@ pub(super) enum Departs {
     Again,
     /// When something changes.
     Later,
+}
+
+/// A response whose request does not fit into a message stays until it has ended.
+fn shippable(departure: Departure) -> Departure {
+    match departure {
+        Departure::Rest(rest) if rest.request.len() > REQUEST_LEN_MAX || rest.etag.len() > ETAG_LEN_MAX => {
+            Departure::Response
+        }
+        departure => departure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use watari_connection::{Part, Resume};
+
+    use super::*;
+
+    #[test]
+    fn a_response_whose_request_is_too_long_to_ship_stays() {
+        let rest = |request_len| {
+            let request = Bytes::from(vec![b'x'; request_len]);
+            let part = Part { first: 0, last: 9, complete_len: 10 };
+            Departure::Rest(Resume { request, etag: HeaderValue::from_static("\"v\""), part })
+        };
+        assert_eq!(shippable(rest(REQUEST_LEN_MAX)), rest(REQUEST_LEN_MAX));
+        assert_eq!(shippable(rest(REQUEST_LEN_MAX + 1)), Departure::Response);
+    }
 }

@@ -4,12 +4,12 @@ use std::error::Error;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use watari_connection::leaving::InResponse;
 use watari_proxy::Client;
 use watari_stream::TlsStream;
 use watari_values::NodeName;
 
 use super::early_data::opening::{EarlyConnection, Unfinished};
-use super::leaving::InResponse;
 use super::requests::Requests;
 use super::site_service::OpenResponse;
 use crate::handoff::live::{About, Live};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+use watari_connection::leaving::{InResponse, Situation};
 use watari_connection::{Connection, End, Parts as HttpParts};
 use watari_http1::Server;
 use watari_stream::{Parts, TlsStream};
@@ -16,7 +17,6 @@ use super::client_stream::ClientStream;
 use super::departing::{Departing, Departs};
 use super::early_data::opening::Opening;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, Parked, client};
-use super::leaving::{InResponse, Situation};
 use super::site_service::{OpenResponse, OpenRest, SiteService};
 use super::stalls::Stalled;
 use super::tunnel::{Tunnel, TunnelStop};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use tokio::time::{Instant, timeout};
+use watari_connection::leaving::PreparedRest;
 use watari_connection::{Part, Responding, Resume};
 use watari_http1::{ImportError, Server};
 use watari_proxy::Client;
@@ -26,7 +27,6 @@ use watari_wire::{
 
 use super::early_data::gate::Gate;
 use super::http::HTTP2;
-use super::leaving::PreparedRest;
 use super::requests::{GuardedResponse, Requests};
 use super::site_service::{OpenResponse, OpenRest, SiteService};
 use crate::handoff::anchors::Anchors;

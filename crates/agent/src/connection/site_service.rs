@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::io::AsyncWriteExt as _;
+use watari_connection::leaving::{InResponse, InResponseRest};
 use watari_connection::{Content, Interim, Responding, Service};
 use watari_http1::{Refused, Server};
 use watari_proxy::{Client, OnInformational};
@@ -14,7 +15,6 @@ use watari_wire::{AnchoredState, ResponseRest};
 
 use super::date;
 use super::early_data::gate::Gate;
-use super::leaving::{InResponse, InResponseRest};
 use super::requests::{Requests, ResponseBody};
 use super::stalls::Stalls;
 use super::tunnel::{Agreed, Tunnel};

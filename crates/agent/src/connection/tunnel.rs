@@ -15,12 +15,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use watari_connection::Departure;
+use watari_connection::leaving::{InResponse, Situation};
 use watari_proxy::{TunnelBroken, TunnelRelay};
 use watari_stream::TlsStream;
 use watari_values::{NodeName, StayReason};
 
 use super::departing::{Departing, Departs};
-use super::leaving::{InResponse, Situation};
 use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;

@@ -5,15 +5,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::AsyncWrite;
-use watari_connection::{Connection, Departure as How, End, Pace, Parts, Resume};
+use watari_connection::leaving::{InResponse, Leaving, Situation, Step as LeavingStep};
+use watari_connection::{Connection, End, Parts};
 use watari_http1::{Limits, Server};
 use watari_values::{ConnectionId, NodeName};
 use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
 
 use super::ending::Ending;
 use super::source::{Departure, OpenResponse};
-use super::{About, Owned, Site, Step, tls_info};
+use super::{About, Owned, Site, Step, name, node, tls_info};
 use crate::file::Files;
+use crate::message::Message;
+use crate::network::NodeId;
 use crate::tls::LegStream;
 
 /// A connection that this agent serves.
@@ -21,8 +24,9 @@ pub(crate) struct Serving {
     site: Site,
     pub(crate) about: About,
     state: State,
-    /// The agent that the connection has to move to.
-    target: Option<NodeName>,
+    leaving: Leaving,
+    /// The time limit of a preparation.
+    preparing: Option<Duration>,
     /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
     announces: Duration,
 }
@@ -41,13 +45,17 @@ impl Serving {
     pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
         let files = Files { network: site.network.clone(), node: site.node };
         let http = Connection::new(stream, Server::new(Limits::default()), files);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
+        Self::in_state(site, about, State::Http(Box::new(http)))
     }
 
     /// Serves on within a response.
     pub(crate) fn within(site: Site, about: About, parts: Parts<LegStream, Files>) -> Self {
         let http = Connection::resume(parts);
-        Self { site, about, state: State::Http(Box::new(http)), target: None, announces: Duration::ZERO }
+        Self::in_state(site, about, State::Http(Box::new(http)))
+    }
+
+    fn in_state(site: Site, about: About, state: State) -> Self {
+        Self { site, about, state, leaving: Leaving::default(), preparing: None, announces: Duration::ZERO }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {
@@ -55,26 +63,35 @@ impl Serving {
     }
 
     pub(crate) fn deadline(&self) -> Duration {
-        self.announces
+        self.preparing.map_or(self.announces, |limit| limit.min(self.announces))
     }
 
     pub(crate) fn leave(&mut self, target: NodeName) {
-        self.target = Some(target);
+        self.leaving.on_leave(Some(target));
+    }
+
+    /// An agent has answered the preparation `number`.
+    pub(crate) fn on_prepared(&mut self, from: NodeId, number: u32, is_refused: bool) {
+        self.leaving.on_prepared(&name(from), number, is_refused);
     }
 
     /// Continues as far as possible.
     pub(super) fn step(mut self: Box<Self>, cx: &mut Context<'_>) -> Step {
         self.announce();
-        let before = self.stream().tls.connection().tx_sequence();
-        let ended = self.poll(cx);
-        self.note_sealed(before);
+        let mut ended = self.poll(cx);
+        if ended.is_pending() && self.leaving.is_wanted() {
+            if let Some((target, how)) = self.next_target() {
+                return self.depart(&target, how);
+            }
+            // With another pace, the connection may go on.
+            ended = self.poll(cx);
+        }
         match ended {
             Poll::Ready(End::Complete) => self.end(),
             Poll::Ready(End::Cut(broken)) => {
                 self.site.network.note(|| format!("{} cuts {}: {broken}", self.site.node, self.about.id));
                 Step::Gone
             }
-            Poll::Pending if self.target.is_some() => self.prepare_to_depart(),
             Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
         }
     }
@@ -98,6 +115,13 @@ impl Serving {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let before = self.stream().tls.connection().tx_sequence();
+        let ended = self.poll_state(cx);
+        self.note_sealed(before);
+        ended
+    }
+
+    fn poll_state(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         match &mut self.state {
             State::Http(http) => {
                 // The tail of a previous agent is sent also if nothing follows.
@@ -121,13 +145,7 @@ impl Serving {
         match state {
             State::Http(http) => {
                 let state = State::Closing(Box::new(http.into_parts().stream));
-                Step::GoesOn(Owned::Serving(Box::new(Self {
-                    site,
-                    about,
-                    state,
-                    target: None,
-                    announces: Duration::ZERO,
-                })))
+                Step::GoesOn(Owned::Serving(Box::new(Self::in_state(site, about, state))))
             }
             State::Closing(stream) => {
                 let parts = stream.tls.into_parts();
@@ -141,31 +159,43 @@ impl Serving {
         }
     }
 
-    /// Departs if the connection can, also within a response.
-    fn prepare_to_depart(mut self: Box<Self>) -> Step {
-        let State::Http(http) = &mut self.state else { return Step::Waits(Owned::Serving(self)) };
-        match http.departure() {
-            How::Parts => self.depart(None),
-            How::Rest(resume) => self.depart(Some(resume)),
-            How::Events | How::Response | How::Request => {
-                http.set_pace(Pace::Ahead);
-                Step::Waits(Owned::Serving(self))
+    /// The agent that the connection leaves for now, if it can. Otherwise does what it takes.
+    fn next_target(&mut self) -> Option<(NodeName, Option<InResponse>)> {
+        let State::Http(http) = &mut self.state else { return None };
+        let now = self.site.network.now();
+        if self.preparing.is_some_and(|limit| limit <= now) {
+            self.preparing = None;
+            self.leaving.on_timeout();
+        }
+        loop {
+            let (departure, is_idle, request) = (http.departure(), http.is_idle(), http.requests());
+            let step = self.leaving.next(Situation { departure, is_idle, request });
+            http.set_pace(self.leaving.pace());
+            match step {
+                LeavingStep::Serve => return None,
+                LeavingStep::Report => {}
+                LeavingStep::Park(target, how) => return Some((target, how)),
+                LeavingStep::Prepare { target, number, rest, timeout } => {
+                    let connection = self.about.id;
+                    self.site.send(node(&target), &Message::Prepare { connection, number, rest });
+                    self.preparing = Some(now + timeout);
+                }
             }
         }
     }
 
-    /// Gives the connection away, unless too much would have to travel. `rest` is what the target has to provide.
-    fn depart(self, rest: Option<Resume>) -> Step {
-        let Self { site, about, state, target, .. } = self;
-        let (State::Http(http), Some(target)) = (state, target) else { return Step::Gone };
+    /// Gives the connection away, unless too much would have to travel.
+    fn depart(self, target: &NodeName, how: Option<InResponse>) -> Step {
+        let Self { site, about, state, .. } = self;
+        let State::Http(http) = state else { return Step::Gone };
         let Parts { stream, service, http, opened, unwritten, responding } = http.into_parts();
         let mut tls = stream.tls.into_parts();
         tls.opened.splice(..0, opened);
-        let response = OpenResponse { service, http, unwritten, responding, rest };
+        let response = OpenResponse { service, http, unwritten, responding, how };
         let departure = Departure::new(site, about, tls, response);
         if departure.opened.len() > OPENED_LEN_MAX || departure.unsent.len() > TAIL_LEN_MAX {
             return Step::Waits(Owned::Serving(Box::new(departure.stay())));
         }
-        Step::GoesOn(Owned::Fenced(Box::new(departure.begin(target))))
+        Step::GoesOn(Owned::Fenced(Box::new(departure.begin(target.clone()))))
     }
 }

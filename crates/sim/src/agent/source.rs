@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use watari_connection::{Parts as HttpParts, Responding, Resume};
+use watari_connection::leaving::{InResponse, InResponseRest};
+use watari_connection::{Parts as HttpParts, Responding};
 use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_http1::{Limits, Server};
 use watari_record::Fenced;
@@ -47,8 +48,8 @@ pub(super) struct OpenResponse {
     pub(super) http: Server,
     pub(super) unwritten: Vec<u8>,
     pub(super) responding: Option<Responding<FileBody>>,
-    /// What the target has to provide.
-    pub(super) rest: Option<Resume>,
+    /// How the response continues at the target. `None`: the connection is between two requests.
+    pub(super) how: Option<InResponse>,
 }
 
 enum Outcome {
@@ -174,23 +175,26 @@ impl Departure {
             tail_offset: self.sent,
         };
         self.digest = ship.digest();
-        let OpenResponse { http, unwritten, responding, rest, .. } = &self.response;
+        let OpenResponse { http, unwritten, responding, how, .. } = &self.response;
+        let pending = || responding.as_ref().map(|responding| responding.pending.clone()).unwrap_or_default();
+        let rest = match how.map(|how| how.rest) {
+            None => ResponseRest::None,
+            Some(InResponseRest::Prepared { skip }) => ResponseRest::Prepared { skip },
+            Some(InResponseRest::Bytes | InResponseRest::Anchored) => ResponseRest::Bytes(pending()),
+        };
         self.site.network.count(|figures| {
             figures.within_responses += u64::from(responding.is_some());
+            figures.with_skip += u64::from(matches!(rest, ResponseRest::Prepared { skip } if skip > 0));
             figures.with_tail += u64::from(!self.unsent.is_empty());
             figures.with_rest += u64::from(!self.unopened.is_empty());
         });
-        let rest = match (rest, responding) {
-            (Some(resume), _) => ResponseRest::Part(resume.clone()),
-            (None, Some(responding)) => ResponseRest::Bytes(responding.pending.clone()),
-            (None, None) => ResponseRest::None,
-        };
-        let http = self.response.is_open().then(|| {
+        let number = how.map_or(0, |how| how.number);
+        let http = how.is_some().then(|| {
             let mut state = Vec::new();
             http.export(&mut state);
             state
         });
-        let shipped = Shipped { ship, http, unwritten: unwritten.clone(), rest, key: self.about.key };
+        let shipped = Shipped { ship, http, unwritten: unwritten.clone(), number, rest, key: self.about.key };
         self.site.send(node(target), &Message::Ship(Box::new(shipped)));
     }
 

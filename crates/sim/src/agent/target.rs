@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RANGE;
-use watari_connection::{CannotResume, Parts as HttpParts, Responding};
+use http_body::Body as _;
+use watari_connection::{Parts as HttpParts, Responding};
 use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_http1::Server;
 use watari_record::Connection;
@@ -13,6 +13,7 @@ use watari_stream::{Parts, TlsStream};
 use watari_values::{AbortReason, ConnectionId, Epoch};
 use watari_wire::{AgentToDispatcher, Held, Refused, Rest};
 
+use super::preparations::Rest as PreparedRest;
 use super::serving::Serving;
 use super::source::import;
 use super::{About, HOLD, Site};
@@ -41,16 +42,15 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Holds a shipped connection, or refuses it.
-    pub(super) fn hold(site: &Site, shipped: &Shipped) -> Option<Self> {
-        let Shipped { ship, http, unwritten, rest, key } = shipped;
-        let (http, is_usable) = match http.as_ref().map(|http| import(http)) {
-            None => (None, true),
-            Some(http) => (http.clone(), http.is_some()),
+    /// Holds a shipped connection, or refuses it. A response in progress has to be `prepared`.
+    pub(super) fn hold(site: &Site, shipped: &Shipped, prepared: Option<PreparedRest>) -> Option<Self> {
+        let Shipped { ship, http, unwritten, rest, key, .. } = shipped;
+        let response = match http.as_ref().map(|http| import(http)) {
+            None => Some((None, None)),
+            Some(http) => http.and_then(|http| continuation(site, http, rest, prepared)),
         };
-        let responding = responding(site, rest);
-        let connection = Connection::import(ship.state.as_slice()).ok().filter(|_| is_usable);
-        let (Some(mut connection), Ok(responding)) = (connection, responding) else {
+        let connection = Connection::import(ship.state.as_slice()).ok();
+        let (Some(mut connection), Some((http, responding))) = (connection, response) else {
             let (connection, epoch, reason) = (ship.connection, ship.epoch, AbortReason::BadState);
             site.send_to_dispatcher(AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
             return None;
@@ -164,19 +164,29 @@ impl Arrival {
     }
 }
 
-/// The rest of a response: as it was shipped, or from this agent's copy of the file.
-fn responding(site: &Site, rest: &ResponseRest) -> Result<Option<Responding<FileBody>>, CannotResume> {
+/// The rest of a response: as it was shipped, or as this agent has prepared it. It has to have the length that is left.
+fn continuation(
+    site: &Site,
+    http: Server,
+    rest: &ResponseRest,
+    prepared: Option<PreparedRest>,
+) -> Option<(Option<Server>, Option<Responding<FileBody>>)> {
     let files = Files { network: site.network.clone(), node: site.node };
-    let (body, pending, resume) = match rest {
-        ResponseRest::None => return Ok(None),
-        ResponseRest::Bytes(bytes) => (files.body(0, 0, 0), bytes.clone(), None),
-        ResponseRest::Part(resume) => {
-            let request = resume.request()?;
-            let response = files.respond(request.uri().path(), request.headers().get(RANGE));
-            (resume.accept(response)?, Bytes::new(), Some(resume.clone()))
+    let (body, pending, skip, resume) = match (rest, prepared?) {
+        (ResponseRest::Bytes(bytes), _) => (files.body(0, 0, 0), bytes.clone(), 0, None),
+        (ResponseRest::Prepared { skip }, PreparedRest::Part(resume, body)) => {
+            (body, Bytes::new(), *skip, Some(resume))
         }
+        _ => return None,
     };
-    Ok(Some(Responding { body, position: 0, pending, skip: 0, resume, is_events: false }))
+    let len = pending.len() as u64 + body.size_hint().exact()?.checked_sub(skip)?;
+    let fits = Some(len) == http.content_left();
+    if !fits && site.sabotage != Some(Sabotage::OldPreparationTaken) {
+        return None;
+    }
+    let skip = if site.sabotage == Some(Sabotage::NothingSkipped) { 0 } else { skip };
+    let responding = Responding { body, position: 0, pending, skip, resume, is_events: false };
+    Some((Some(http), Some(responding)))
 }
 
 /// The broken target: seals a piece before the decision.

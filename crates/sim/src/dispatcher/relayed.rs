@@ -296,7 +296,8 @@ impl Relayed {
             }
             Action::Abort { source, target, epoch, reason } => {
                 self.network.count(|figures| figures.aborted += 1);
-                if reason == AbortReason::Timeout && self.network.is_calm() {
+                let has_room = self.down.len() < UNDELIVERED_LEN_MAX;
+                if reason == AbortReason::Timeout && self.network.is_calm() && has_room {
                     self.network.violation(format!("a move of {connection} was not decided in time"));
                 }
                 self.connecting = None;

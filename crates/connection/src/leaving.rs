@@ -18,14 +18,14 @@
 //! * Nothing is fenced before the target can continue the response. Until then the source goes on, and a refusal costs
 //!   the client nothing.
 //! * The target prepares the rest of the response from its position at that time. What the source has sent meanwhile,
-//!   the target skips. If that is more than [`SKIP_LEN_MAX`], the source holds the response and asks again.
+//!   the target skips. If that is more than `SKIP_LEN_MAX` (4 MiB), the source holds the response and asks again.
 //! * A target prepares for one response. Its number of the request ensures that it continues no other.
 
 use std::time::Duration;
 
-use watari_connection::{Departure, Pace, Resume};
 use watari_values::NodeName;
-use watari_wire::{ETAG_LEN_MAX, REQUEST_LEN_MAX};
+
+use crate::{Departure, Pace, Resume};
 
 /// The most bytes of a response that a target reads without use.
 const SKIP_LEN_MAX: u64 = 4 << 20;
@@ -38,7 +38,7 @@ const HELD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Decides when and how a connection leaves.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub struct Leaving {
     state: LeavingState,
     /// The number of the last preparation.
     number: u32,
@@ -72,18 +72,18 @@ struct Preparing {
 }
 
 /// The state of the connection that [`Leaving::next`] depends on.
-pub(super) struct Situation {
+pub struct Situation {
     /// What the connection needs to continue elsewhere.
-    pub(super) departure: Departure,
+    pub departure: Departure,
     /// Whether no request is in progress.
-    pub(super) is_idle: bool,
+    pub is_idle: bool,
     /// The number of requests so far.
-    pub(super) request: u64,
+    pub request: u64,
 }
 
 /// What the driver does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// Goes on.
     Serve,
     /// Reports to the dispatcher that the connection stays for now.
@@ -95,8 +95,8 @@ pub(super) enum Step {
 }
 
 /// What the target prepares.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum PreparedRest {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreparedRest {
     /// The rest moves as bytes.
     Bytes,
     /// A part of a resource, which the target provides.
@@ -107,14 +107,14 @@ pub(super) enum PreparedRest {
 
 /// How a response in progress continues at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct InResponse {
+pub struct InResponse {
     /// The number of the preparation.
-    pub(super) number: u32,
-    pub(super) rest: InResponseRest,
+    pub number: u32,
+    pub rest: InResponseRest,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InResponseRest {
+pub enum InResponseRest {
     /// The rest moves as bytes.
     Bytes,
     /// The target has the rest, and skips these bytes of it.
@@ -125,7 +125,7 @@ pub(super) enum InResponseRest {
 
 impl Leaving {
     /// The connection is to leave for `target`. An attempt that has begun goes on.
-    pub(super) fn on_leave(&mut self, target: Option<NodeName>) {
+    pub fn on_leave(&mut self, target: Option<NodeName>) {
         match (&mut self.state, target) {
             (LeavingState::Preparing(_) | LeavingState::Prepared(_), Some(_)) => {}
             (LeavingState::Declined { target: declined, .. }, Some(target)) if *declined == target => {}
@@ -135,12 +135,12 @@ impl Leaving {
     }
 
     /// Whether the connection is to leave.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         !matches!(self.state, LeavingState::Staying)
     }
 
     /// The pace of the response in progress.
-    pub(super) fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         match &self.state {
             LeavingState::Staying => Pace::Client,
             LeavingState::Preparing(preparing) if preparing.is_held => Pace::Held,
@@ -149,7 +149,7 @@ impl Leaving {
     }
 
     /// An agent has answered the preparation `number`.
-    pub(super) fn on_prepared(&mut self, from: &NodeName, number: u32, is_refused: bool) {
+    pub fn on_prepared(&mut self, from: &NodeName, number: u32, is_refused: bool) {
         if number == self.number
             && let LeavingState::Preparing(preparing) = &self.state
             && preparing.target == *from
@@ -163,7 +163,7 @@ impl Leaving {
     }
 
     /// The target has not answered in time. Its answer no longer counts.
-    pub(super) fn on_timeout(&mut self) {
+    pub fn on_timeout(&mut self) {
         self.decline();
     }
 
@@ -174,7 +174,7 @@ impl Leaving {
     }
 
     /// What to do in this situation. Called until it returns [`Step::Serve`].
-    pub(super) fn next(&mut self, situation: Situation) -> Step {
+    pub fn next(&mut self, situation: Situation) -> Step {
         let Situation { departure, is_idle, request } = situation;
         if is_idle {
             return match std::mem::take(&mut self.state) {
@@ -191,7 +191,7 @@ impl Leaving {
                     let target = target.clone();
                     self.prepare(target, request, PreparedRest::Bytes, false)
                 }
-                Departure::Rest(rest) if is_shippable(&rest) => {
+                Departure::Rest(rest) => {
                     let target = target.clone();
                     self.prepare(target, request, PreparedRest::Part(rest), false)
                 }
@@ -251,20 +251,15 @@ impl Leaving {
     }
 }
 
-/// Whether the request fits into a message.
-fn is_shippable(rest: &Resume) -> bool {
-    rest.request.len() <= REQUEST_LEN_MAX && rest.etag.len() <= ETAG_LEN_MAX
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use bytes::Bytes;
     use http::HeaderValue;
-    use watari_connection::Part;
 
     use super::*;
+    use crate::Part;
 
     fn name(text: &str) -> NodeName {
         NodeName::new(text).unwrap()
@@ -404,12 +399,5 @@ mod tests {
         leaving.on_prepared(&name("b"), number, false);
         let (again, _) = prepares(&mut leaving, Situation { request: 2, ..within(rest(0)) });
         assert_ne!(again, number);
-    }
-
-    #[test]
-    fn a_request_that_is_too_long_to_ship_stays() {
-        let Departure::Rest(mut long) = rest(0) else { unreachable!() };
-        long.request = Bytes::from(vec![b'x'; REQUEST_LEN_MAX + 1]);
-        assert_eq!(wanted().next(within(Departure::Rest(long))), Step::Report);
     }
 }
