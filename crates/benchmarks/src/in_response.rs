@@ -34,8 +34,11 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// The time in which the connection of the previous download ends.
 const END_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
-/// The bytes between two orders where CPU time is measured.
-const STEP: u64 = 512 << 10;
+/// The bytes between two orders where CPU time is measured. A move is over before the next order: an order that comes
+/// during a move costs CPU time, and moves nothing.
+const STEP: u64 = 4 << 20;
+/// Downloads of one sample of CPU time.
+const DOWNLOADS: u32 = 2;
 
 /// Whether the connection moves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,12 +81,15 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 
 fn cost(downloads: &Downloads, clients: &Clients, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     eprintln!("moves in mid-response ..");
+    // The first download reads the file from the disk.
+    downloads.get(Orders::Refused, Due::Every(STEP))?;
     let server = &downloads.watari.server;
     let figures = interleaved(scale.rounds, &[None, Some(Orders::Refused), Some(Orders::Followed)], |candidate| {
         let before = downloads.watari.moves()?;
         let costs = match *candidate {
             None => load::visit(clients, server, Key::Rsa2048, scale.connections)?,
-            Some(orders) => server.cost(1.0, || downloads.get(orders, Due::Every(STEP)).map(drop))?,
+            Some(orders) => server
+                .cost(1.0, || (0..DOWNLOADS).try_for_each(|_| downloads.get(orders, Due::Every(STEP)).map(drop)))?,
         };
         Ok(vec![costs.iter().sum(), (downloads.watari.moves()? - before) as f64])
     })?;

@@ -259,7 +259,7 @@ Moves:
 * The *pause* is the time from the request to the first byte of the response. Connections come one after the other, or
   *at a rate*: they begin on schedule, however long the earlier ones take.
 * Medians and percentiles are those of a round. A figure is their median over the rounds.
-* A *move in mid-response* comes while one client downloads a file of 1 GiB: after each 512 KiB for its CPU time, every
+* A *move in mid-response* comes while one client downloads a file of 1 GiB: after each 4 MiB for its CPU time, every
   50 ms for its *longest pause*, which is the longest time without a byte between two orders. A download without moves
   gets the same number of orders, and the dispatcher refuses them.
 
