@@ -319,6 +319,11 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         matches!(self.phase, Phase::Idle)
     }
 
+    /// Whether all that was framed is written and flushed.
+    pub fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty() && self.unflushed == 0
+    }
+
     /// The number of requests that have begun.
     pub fn requests(&self) -> u64 {
         self.requests

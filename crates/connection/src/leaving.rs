@@ -2,23 +2,27 @@
 //!
 //! ```text
 //!                          the connection is idle
-//!              .-----------------------------------------------------------------.
-//!              |                                                                 v
-//!  Staying -> Wanted -----> Preparing ----------> Prepared -------------------> Parks
-//!     leave    ^  within a   |     can continue    |  |   within that response   ^
-//!              |  response   |                     |  |                          |
-//!              |             | refused, timeout    |  '- too far ahead: held, ---'
-//!              |             v                     |     and prepared once more
+//!              .-------------------------------------------------------------------------------.
+//!              |                                                                               v
+//!  Staying -> Wanted -----> Preparing ----------> Prepared -----------------> Flushing -----> Parks
+//!     leave    ^  within a   |     can continue    |  |  within that response    flushed, timeout
+//!              |  response   |                     |  |                                        ^
+//!              |             | refused, timeout    |  '- too far ahead: held, prepared again --'
+//!              |             v                     |
 //!              '-------- Declined                  |
 //!              |  the next response                |
 //!              '-----------------------------------'
 //!                 another response
 //! ```
 //!
-//! * Nothing is fenced before the target can continue the response. Until then the source goes on, and a refusal costs
-//!   the client nothing.
-//! * The target prepares the rest of the response from its position at that time. What the source has sent meanwhile,
-//!   the target skips. If that is more than `SKIP_LEN_MAX` (4 MiB), the source holds the response and asks again.
+//! * Nothing is fenced before the target can continue the response. A refusal costs the client nothing.
+//! * The target prepares the rest of the response from its position at that time. The source holds the response for
+//!   [`BRIEF_TIMEOUT`]: most targets answer sooner, and the client meanwhile gets what the system has buffered. Then
+//!   the source goes on. What it has sent until the target answers, the target skips. If that is more than
+//!   `SKIP_LEN_MAX` (4 MiB), the source holds the response and asks again.
+//! * Before a response parks that the target continues, it is held until all that is sealed has been sent. Otherwise
+//!   these bytes, up to 150 KiB, would go to the target over the mesh. A slow client does not delay the move by more
+//!   than [`FLUSH_TIMEOUT`].
 //! * A target prepares for one response. Its number of the request ensures that it continues no other.
 
 use std::time::Duration;
@@ -33,8 +37,14 @@ const SKIP_LEN_MAX: u64 = 4 << 20;
 /// How long a target may take to prepare.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same while the client waits for the response, because it is held.
+/// How long a response is held for a target to prepare.
+pub const BRIEF_TIMEOUT: Duration = Duration::from_millis(2);
+
+/// How long a target may take to prepare once more, while the response is held.
 const HELD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a response is held until all that is sealed has been sent.
+pub const FLUSH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Decides when and how a connection leaves.
 #[derive(Debug, Default)]
@@ -55,6 +65,10 @@ enum LeavingState {
     },
     Preparing(Preparing),
     Prepared(Preparing),
+    Flushing {
+        prepared: Preparing,
+        is_over: bool,
+    },
     /// The target cannot continue the response to `request`.
     Declined {
         target: NodeName,
@@ -68,7 +82,19 @@ struct Preparing {
     request: u64,
     /// The offset in the resource from which the target provides the rest. `None`: it does not.
     first: Option<u64>,
-    is_held: bool,
+    hold: Hold,
+}
+
+/// Whether the response is held while the target prepares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    No,
+    /// For [`BRIEF_TIMEOUT`].
+    Briefly,
+    /// [`BRIEF_TIMEOUT`] is over, and the rest of [`PREPARE_TIMEOUT`] begins.
+    NoLonger,
+    /// Until the target answers.
+    Yes,
 }
 
 /// The state of the connection that [`Leaving::next`] depends on.
@@ -77,6 +103,8 @@ pub struct Situation {
     pub departure: Departure,
     /// Whether no request is in progress.
     pub is_idle: bool,
+    /// Whether all that was written has been sent.
+    pub is_flushed: bool,
     /// The number of requests so far.
     pub request: u64,
 }
@@ -90,6 +118,8 @@ pub enum Step {
     Report,
     /// Asks `target` to prepare, and calls [`Leaving::on_timeout`] after `timeout`.
     Prepare { target: NodeName, number: u32, rest: PreparedRest, timeout: Duration },
+    /// Goes on at the pace, and calls [`Leaving::on_timeout`] after `timeout`.
+    Wait { timeout: Duration },
     /// Takes the connection apart, and gives it to the agent.
     Park(NodeName, Option<InResponse>),
 }
@@ -127,7 +157,7 @@ impl Leaving {
     /// The connection is to leave for `target`. An attempt that has begun goes on.
     pub fn on_leave(&mut self, target: Option<NodeName>) {
         match (&mut self.state, target) {
-            (LeavingState::Preparing(_) | LeavingState::Prepared(_), Some(_)) => {}
+            (LeavingState::Preparing(_) | LeavingState::Prepared(_) | LeavingState::Flushing { .. }, Some(_)) => {}
             (LeavingState::Declined { target: declined, .. }, Some(target)) if *declined == target => {}
             (state, Some(target)) => *state = LeavingState::Wanted { target, is_reported: false },
             (state, None) => *state = LeavingState::Staying,
@@ -143,7 +173,8 @@ impl Leaving {
     pub fn pace(&self) -> Pace {
         match &self.state {
             LeavingState::Staying => Pace::Client,
-            LeavingState::Preparing(preparing) if preparing.is_held => Pace::Held,
+            LeavingState::Preparing(preparing) if matches!(preparing.hold, Hold::Briefly | Hold::Yes) => Pace::Held,
+            LeavingState::Flushing { .. } => Pace::Held,
             _ => Pace::Ahead,
         }
     }
@@ -162,9 +193,13 @@ impl Leaving {
         }
     }
 
-    /// The target has not answered in time. Its answer no longer counts.
+    /// The time limit of the last step has been reached. If the target has not answered, its answer no longer counts.
     pub fn on_timeout(&mut self) {
-        self.decline();
+        match &mut self.state {
+            LeavingState::Flushing { is_over, .. } => *is_over = true,
+            LeavingState::Preparing(Preparing { hold: hold @ Hold::Briefly, .. }) => *hold = Hold::NoLonger,
+            _ => self.decline(),
+        }
     }
 
     fn decline(&mut self) {
@@ -175,13 +210,14 @@ impl Leaving {
 
     /// What to do in this situation. Called until it returns [`Step::Serve`].
     pub fn next(&mut self, situation: Situation) -> Step {
-        let Situation { departure, is_idle, request } = situation;
+        let Situation { departure, is_idle, is_flushed, request } = situation;
         if is_idle {
             return match std::mem::take(&mut self.state) {
                 LeavingState::Staying => Step::Serve,
                 LeavingState::Wanted { target, .. }
                 | LeavingState::Preparing(Preparing { target, .. })
                 | LeavingState::Prepared(Preparing { target, .. })
+                | LeavingState::Flushing { prepared: Preparing { target, .. }, .. }
                 | LeavingState::Declined { target, .. } => Step::Park(target, None),
             };
         }
@@ -189,15 +225,15 @@ impl Leaving {
             LeavingState::Wanted { target, is_reported } => match departure {
                 Departure::Parts => {
                     let target = target.clone();
-                    self.prepare(target, request, PreparedRest::Bytes, false)
+                    self.prepare(target, request, PreparedRest::Bytes, Hold::No)
                 }
                 Departure::Rest(rest) => {
                     let target = target.clone();
-                    self.prepare(target, request, PreparedRest::Part(rest), false)
+                    self.prepare(target, request, PreparedRest::Part(rest), Hold::Briefly)
                 }
                 Departure::Events => {
                     let target = target.clone();
-                    self.prepare(target, request, PreparedRest::Anchored, false)
+                    self.prepare(target, request, PreparedRest::Anchored, Hold::No)
                 }
                 _ if !*is_reported => {
                     *is_reported = true;
@@ -205,32 +241,51 @@ impl Leaving {
                 }
                 _ => Step::Serve,
             },
+            LeavingState::Preparing(Preparing { request: before, hold: hold @ Hold::NoLonger, .. })
+                if *before == request =>
+            {
+                *hold = Hold::No;
+                Step::Wait { timeout: PREPARE_TIMEOUT }
+            }
             LeavingState::Prepared(prepared) if prepared.request == request => {
                 let prepared = prepared.clone();
-                self.park_prepared(prepared, departure)
+                self.park_prepared(prepared, departure, is_flushed)
+            }
+            LeavingState::Flushing { prepared, is_over } if prepared.request == request => {
+                if is_flushed || *is_over {
+                    let prepared = prepared.clone();
+                    self.park_prepared(prepared, departure, true)
+                } else {
+                    Step::Serve
+                }
             }
             LeavingState::Preparing(Preparing { target, request: before, .. })
             | LeavingState::Prepared(Preparing { target, request: before, .. })
+            | LeavingState::Flushing { prepared: Preparing { target, request: before, .. }, .. }
             | LeavingState::Declined { target, request: before }
                 if *before != request =>
             {
                 let target = target.clone();
                 self.state = LeavingState::Wanted { target, is_reported: false };
-                self.next(Situation { departure, is_idle, request })
+                self.next(Situation { departure, is_idle, is_flushed, request })
             }
             _ => Step::Serve,
         }
     }
 
-    fn park_prepared(&mut self, prepared: Preparing, departure: Departure) -> Step {
-        let Preparing { target, request, first, .. } = prepared;
+    fn park_prepared(&mut self, prepared: Preparing, departure: Departure, is_flushed: bool) -> Step {
+        let Preparing { target, request, first, .. } = prepared.clone();
         let rest = match (departure, first) {
             // A part may have become so short that it moves as bytes.
             (Departure::Parts, _) => InResponseRest::Bytes,
             (Departure::Events, _) => InResponseRest::Anchored,
             (Departure::Rest(rest), Some(first)) => match rest.part.first.checked_sub(first) {
-                Some(skip) if skip <= SKIP_LEN_MAX => InResponseRest::Prepared { skip },
-                _ => return self.prepare(target, request, PreparedRest::Part(rest), true),
+                Some(skip) if skip <= SKIP_LEN_MAX && is_flushed => InResponseRest::Prepared { skip },
+                Some(skip) if skip <= SKIP_LEN_MAX => {
+                    self.state = LeavingState::Flushing { prepared, is_over: false };
+                    return Step::Wait { timeout: FLUSH_TIMEOUT };
+                }
+                _ => return self.prepare(target, request, PreparedRest::Part(rest), Hold::Yes),
             },
             // The rest is about to be read.
             _ => return Step::Serve,
@@ -239,14 +294,18 @@ impl Leaving {
         Step::Park(target, Some(InResponse { number: self.number, rest }))
     }
 
-    fn prepare(&mut self, target: NodeName, request: u64, rest: PreparedRest, is_held: bool) -> Step {
+    fn prepare(&mut self, target: NodeName, request: u64, rest: PreparedRest, hold: Hold) -> Step {
         self.number = self.number.wrapping_add(1);
         let first = match &rest {
             PreparedRest::Part(part) => Some(part.part.first),
             PreparedRest::Bytes | PreparedRest::Anchored => None,
         };
-        self.state = LeavingState::Preparing(Preparing { target: target.clone(), request, first, is_held });
-        let timeout = if is_held { HELD_TIMEOUT } else { PREPARE_TIMEOUT };
+        self.state = LeavingState::Preparing(Preparing { target: target.clone(), request, first, hold });
+        let timeout = match hold {
+            Hold::Briefly => BRIEF_TIMEOUT,
+            Hold::Yes => HELD_TIMEOUT,
+            Hold::No | Hold::NoLonger => PREPARE_TIMEOUT,
+        };
         Step::Prepare { target, number: self.number, rest, timeout }
     }
 }
@@ -271,11 +330,11 @@ mod tests {
     }
 
     fn within(departure: Departure) -> Situation {
-        Situation { departure, is_idle: false, request: 1 }
+        Situation { departure, is_idle: false, is_flushed: true, request: 1 }
     }
 
     fn idle() -> Situation {
-        Situation { departure: Departure::Parts, is_idle: true, request: 1 }
+        Situation { departure: Departure::Parts, is_idle: true, is_flushed: true, request: 1 }
     }
 
     fn wanted() -> Leaving {
@@ -284,12 +343,22 @@ mod tests {
         leaving
     }
 
-    /// The number of the preparation that begins, and whether the response is held meanwhile.
-    fn prepares(leaving: &mut Leaving, situation: Situation) -> (u32, bool) {
+    /// The number of the preparation that begins, and its time limit.
+    fn prepares(leaving: &mut Leaving, situation: Situation) -> (u32, Duration) {
         match leaving.next(situation) {
-            Step::Prepare { target, number, .. } if target == name("b") => (number, leaving.pace() == Pace::Held),
+            Step::Prepare { target, number, timeout, .. } if target == name("b") => (number, timeout),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The same for a part. The target does not answer at once, so the response is held no longer.
+    fn prepares_slowly(leaving: &mut Leaving, situation: impl Fn() -> Situation) -> u32 {
+        let (number, timeout) = prepares(leaving, situation());
+        assert_eq!((timeout, leaving.pace()), (BRIEF_TIMEOUT, Pace::Held));
+        leaving.on_timeout();
+        assert_eq!(leaving.next(situation()), Step::Wait { timeout: PREPARE_TIMEOUT });
+        assert_eq!(leaving.pace(), Pace::Ahead);
+        number
     }
 
     fn park(number: u32, skip: Option<u64>) -> Step {
@@ -321,8 +390,7 @@ mod tests {
     #[test]
     fn the_target_skips_what_was_sent_while_it_prepared() {
         let mut leaving = wanted();
-        let (number, is_held) = prepares(&mut leaving, within(rest(1000)));
-        assert!(!is_held);
+        let number = prepares_slowly(&mut leaving, || within(rest(1000)));
         assert_eq!(leaving.next(within(rest(1500))), Step::Serve, "the response goes on");
         leaving.on_prepared(&name("b"), number, false);
         assert_eq!(leaving.next(within(rest(1700))), park(number, Some(700)));
@@ -330,12 +398,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sealed_is_sent_before_the_response_parks() {
+        for is_flushed in [true, false] {
+            let unflushed = |first| Situation { is_flushed: false, ..within(rest(first)) };
+            let mut leaving = wanted();
+            let (number, _) = prepares(&mut leaving, unflushed(1000));
+            leaving.on_prepared(&name("b"), number, false);
+            assert_eq!(leaving.next(unflushed(1700)), Step::Wait { timeout: FLUSH_TIMEOUT });
+            assert_eq!(leaving.next(unflushed(1700)), Step::Serve);
+            assert_eq!(leaving.pace(), Pace::Held);
+            leaving.on_leave(Some(name("c")));
+            assert_eq!(leaving.next(unflushed(1700)), Step::Serve, "the attempt goes on");
+            if !is_flushed {
+                leaving.on_timeout();
+            }
+            assert_eq!(leaving.next(Situation { is_flushed, ..within(rest(1700)) }), park(number, Some(700)));
+            assert_eq!(leaving.pace(), Pace::Client);
+        }
+    }
+
+    #[test]
     fn a_target_that_is_too_far_behind_prepares_again_while_the_response_is_held() {
         let mut leaving = wanted();
-        let (first, _) = prepares(&mut leaving, within(rest(0)));
+        let first = prepares_slowly(&mut leaving, || within(rest(0)));
         leaving.on_prepared(&name("b"), first, false);
-        let (second, is_held) = prepares(&mut leaving, within(rest(SKIP_LEN_MAX + 1)));
-        assert!(is_held && second != first);
+        let (second, timeout) = prepares(&mut leaving, within(rest(SKIP_LEN_MAX + 1)));
+        assert!(second != first);
+        assert_eq!((timeout, leaving.pace()), (HELD_TIMEOUT, Pace::Held));
         leaving.on_prepared(&name("b"), first, false);
         assert_eq!(leaving.next(within(rest(SKIP_LEN_MAX + 1))), Step::Serve, "the first answer is late");
         leaving.on_prepared(&name("b"), second, false);
@@ -366,7 +455,7 @@ mod tests {
     fn a_refusal_holds_until_the_next_response() {
         for refuse in [true, false] {
             let mut leaving = wanted();
-            let (number, _) = prepares(&mut leaving, within(rest(0)));
+            let number = prepares_slowly(&mut leaving, || within(rest(0)));
             if refuse {
                 leaving.on_prepared(&name("b"), number, true);
             } else {

@@ -18,8 +18,8 @@ use crate::node::peers::Peers;
 #[derive(Default)]
 pub(super) struct Departing {
     leaving: Leaving,
-    /// The time limit of a preparation, from its start until the connection leaves or the limit is reached.
-    preparing: Option<Pin<Box<Sleep>>>,
+    /// The time limit of the last step, until the connection leaves or the limit is reached.
+    limit: Option<Pin<Box<Sleep>>>,
 }
 
 impl Departing {
@@ -48,9 +48,9 @@ impl Departing {
 
     /// Ready when a time limit was reached.
     pub(super) fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(limit) = &mut self.preparing else { return Poll::Pending };
+        let Some(limit) = &mut self.limit else { return Poll::Pending };
         limit.as_mut().poll(cx).map(|()| {
-            self.preparing = None;
+            self.limit = None;
             self.leaving.on_timeout();
         })
     }
@@ -79,8 +79,9 @@ impl Departing {
                     self.leaving.on_timeout();
                     about.report_stay(peers, StayReason::NoLink);
                 }
-                self.preparing = Some(Box::pin(sleep(timeout)));
+                self.limit = Some(Box::pin(sleep(timeout)));
             }
+            Step::Wait { timeout } => self.limit = Some(Box::pin(sleep(timeout))),
         }
         Departs::Again
     }

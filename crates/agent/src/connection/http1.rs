@@ -179,6 +179,7 @@ impl Driver {
             let situation = Situation {
                 departure: self.connection.departure(),
                 is_idle: self.connection.is_idle(),
+                is_flushed: self.connection.is_flushed(),
                 request: self.connection.requests(),
             };
             let body = self.connection.responding().map(|responding| responding.body.body());

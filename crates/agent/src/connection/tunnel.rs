@@ -117,7 +117,7 @@ impl Tunnel {
             }
             while departing.is_wanted() {
                 let departure = if self.is_open() { Departure::Events } else { Departure::Response };
-                let situation = Situation { departure, is_idle: false, request: asked };
+                let situation = Situation { departure, is_idle: false, is_flushed: true, request: asked };
                 let anchor = self.anchor().map(|(stream, _)| stream.anchor());
                 match departing.depart(situation, anchor, StayReason::Tunnel, peers, about) {
                     Departs::Now(target, Some(how)) => return TunnelStop::Parks(target, how),

@@ -25,8 +25,8 @@ pub(crate) struct Serving {
     pub(crate) about: About,
     state: State,
     leaving: Leaving,
-    /// The time limit of a preparation.
-    preparing: Option<Duration>,
+    /// The time limit of the last step to leave.
+    limit: Option<Duration>,
     /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
     announces: Duration,
 }
@@ -55,7 +55,7 @@ impl Serving {
     }
 
     fn in_state(site: Site, about: About, state: State) -> Self {
-        Self { site, about, state, leaving: Leaving::default(), preparing: None, announces: Duration::ZERO }
+        Self { site, about, state, leaving: Leaving::default(), limit: None, announces: Duration::ZERO }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {
@@ -63,7 +63,7 @@ impl Serving {
     }
 
     pub(crate) fn deadline(&self) -> Duration {
-        self.preparing.map_or(self.announces, |limit| limit.min(self.announces))
+        self.limit.map_or(self.announces, |limit| limit.min(self.announces))
     }
 
     pub(crate) fn leave(&mut self, target: NodeName) {
@@ -163,13 +163,17 @@ impl Serving {
     fn next_target(&mut self) -> Option<(NodeName, Option<InResponse>)> {
         let State::Http(http) = &mut self.state else { return None };
         let now = self.site.network.now();
-        if self.preparing.is_some_and(|limit| limit <= now) {
-            self.preparing = None;
+        if self.limit.is_some_and(|limit| limit <= now) {
+            self.limit = None;
             self.leaving.on_timeout();
         }
         loop {
-            let (departure, is_idle, request) = (http.departure(), http.is_idle(), http.requests());
-            let step = self.leaving.next(Situation { departure, is_idle, request });
+            let step = self.leaving.next(Situation {
+                departure: http.departure(),
+                is_idle: http.is_idle(),
+                is_flushed: http.is_flushed(),
+                request: http.requests(),
+            });
             http.set_pace(self.leaving.pace());
             match step {
                 LeavingStep::Serve => return None,
@@ -178,8 +182,9 @@ impl Serving {
                 LeavingStep::Prepare { target, number, rest, timeout } => {
                     let connection = self.about.id;
                     self.site.send(node(&target), &Message::Prepare { connection, number, rest });
-                    self.preparing = Some(now + timeout);
+                    self.limit = Some(now + timeout);
                 }
+                LeavingStep::Wait { timeout } => self.limit = Some(now + timeout),
             }
         }
     }
