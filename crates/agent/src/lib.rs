@@ -125,7 +125,7 @@ struct AgentShared {
     departures: Arc<Departures>,
     endings: Arc<Endings>,
     anchors: Arc<Anchors>,
-    arrivals: Arc<Arrivals<Continuation>>,
+    arrivals: Arc<Arrivals<Box<Continuation>>>,
     requests: Arc<Requests>,
     preparations: Arc<Preparations>,
     peers: Peers,
@@ -363,7 +363,7 @@ impl AgentShared {
     fn on_ship_in_response(&self, from: &NodeName, shipped: &ShipInResponse) {
         match self.preparations.take(from, shipped) {
             Ok(response) => {
-                let within = InResponse { digest: shipped.digest(), len: response.len(), response };
+                let within = InResponse { digest: shipped.digest(), len: response.len(), response: Box::new(response) };
                 self.arrivals.on_ship(&shipped.ship, Some(within));
             }
             Err(cause) => {

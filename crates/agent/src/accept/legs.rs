@@ -33,7 +33,7 @@ pub(crate) struct Legs {
     pub(crate) idle: Arc<Slots>,
     /// Legs that wait for their preface.
     pub(crate) unidentified: Arc<Unidentified>,
-    pub(crate) arrivals: Arc<Arrivals<Continuation>>,
+    pub(crate) arrivals: Arc<Arrivals<Box<Continuation>>>,
     pub(crate) connections: Connections,
 }
 

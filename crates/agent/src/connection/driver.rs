@@ -73,9 +73,8 @@ impl Connections {
         bulk: Option<NodeName>,
     ) -> Option<TcpStream> {
         let bulk = bulk.filter(|target| target != self.peers.name());
-        // Boxed in several places, because a future keeps room for its largest state for as long as the connection
-        // lasts.
-        match self.handshakes.run(leg, dispatcher, preface, surplus).await {
+        // Short states are boxed, here and in `run`: a future has room for its largest state for as long as it lasts.
+        match Box::pin(self.handshakes.run(leg, dispatcher, preface, surplus)).await {
             HandshakeOutcome::Done(live) => {
                 live.about.announce(&self.peers);
                 let (_entry, mut orders) = self.registry.enter(&live.about, true);
@@ -93,7 +92,7 @@ impl Connections {
             }
             HandshakeOutcome::Failed(leg, ending) => {
                 // Closes the leg even if the dispatcher would keep it: failed handshakes are rare.
-                self.endings.announce(leg, &ending).await;
+                Box::pin(self.endings.announce(leg, &ending)).await;
                 None
             }
             HandshakeOutcome::Refused => None,
@@ -102,12 +101,12 @@ impl Connections {
 
     /// Drives a connection that was moved here, within `response` if there is one. Returns the leg if it is free
     /// afterwards.
-    pub(crate) async fn run_moved(&self, live: Box<Live>, response: Option<Continuation>) -> Option<TcpStream> {
+    pub(crate) async fn run_moved(&self, live: Box<Live>, response: Option<Box<Continuation>>) -> Option<TcpStream> {
         let (_entry, mut orders) = self.registry.enter(&live.about, true);
         let start = match response {
             Some(response) => {
-                let open = response.open(live.about.tenure);
-                HttpStart::InResponse(live, Box::new(open))
+                let open = Box::new(response.open(live.about.tenure));
+                HttpStart::InResponse(live, open)
             }
             None => HttpStart::Live(live),
         };
@@ -119,15 +118,15 @@ impl Connections {
             state = match state {
                 ConnectionState::Serving(start) => match self.serving.serve(start, orders).await {
                     Served::Parked(parked) => ConnectionState::Parked(parked),
-                    Served::Ended(leg, ending) => return self.endings.announce(leg, &ending).await,
+                    Served::Ended(leg, ending) => return Box::pin(self.endings.announce(leg, &ending)).await,
                     Served::Unfinished(leg, ending) => {
                         // The leg is closed, as after any failed handshake.
-                        self.endings.announce(leg, &ending).await;
+                        Box::pin(self.endings.announce(leg, &ending)).await;
                         return None;
                     }
                     Served::Reset => return None,
                 },
-                ConnectionState::Parked(parked) => match self.depart(*parked).await {
+                ConnectionState::Parked(parked) => match Box::pin(self.depart(*parked)).await {
                     Ok(start) => ConnectionState::Serving(start),
                     Err(leg) => return leg,
                 },

@@ -26,9 +26,34 @@ use crate::handoff::registry::Orders;
 use crate::node::peers::Peers;
 
 /// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
+///
+/// A connection spends most of its life here, so this future holds only what it needs meanwhile. What comes before and
+/// after is in functions and boxed futures of its own.
 pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
+    let (about, mut driver) = match begin(context, start) {
+        Begun::Requests(about, driver) => (about, driver),
+        Begun::Tunnel(about, stream, open) => {
+            return Box::pin(serve_tunnel(&context.peers, about, stream, *open, orders)).await;
+        }
+    };
+    let stop = {
+        let stalls = driver.connection.service().stalls.clone();
+        let (mut stalled, mut idle) = (pin!(stalls.next_stall()), pin!(sleep(driver.idle.timeout)));
+        poll_fn(|cx| driver.poll(context, &about, orders, stalled.as_mut(), idle.as_mut(), cx)).await
+    };
+    Box::pin(finish(context, about, driver, stop, orders)).await
+}
+
+/// A connection at the start of HTTP/1.
+enum Begun {
+    Requests(About, Box<Driver>),
+    /// The connection is a tunnel that was moved here.
+    Tunnel(About, Box<TlsStream<TcpStream>>, Box<OpenTunnel>),
+}
+
+fn begin(context: &Http, start: HttpStart) -> Begun {
     let limits = context.settings.limits();
-    let begin = |stream, about: &About, opening: Option<&Opening>| {
+    let between_requests = |stream, about: &About, opening: Option<&Opening>| {
         let gate = opening.map(Opening::gate).unwrap_or_default();
         let service = SiteService::new(context.requests.clone(), client(about), gate);
         Connection::new(stream, Server::new(limits.http1()), service)
@@ -36,7 +61,7 @@ pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut O
     let (about, connection, opening) = match start {
         HttpStart::Live(live) => {
             let Live { about, parts } = *live;
-            let connection = begin(ClientStream::open(TlsStream::from_parts(parts)), &about, None);
+            let connection = between_requests(ClientStream::open(TlsStream::from_parts(parts)), &about, None);
             (about, connection, None)
         }
         HttpStart::InResponse(live, open) => {
@@ -47,7 +72,7 @@ pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut O
                 OpenRest::Response(responding) => responding.map(|responding| *responding),
                 OpenRest::Tunnel(tunnel) => {
                     let open = OpenTunnel { service, http, tunnel };
-                    return serve_tunnel(&context.peers, about, Box::new(stream), open, orders).await;
+                    return Begun::Tunnel(about, Box::new(stream), Box::new(open));
                 }
             };
             service.stalls.forget();
@@ -57,23 +82,19 @@ pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut O
         }
         HttpStart::EarlyConnection(early) => {
             let (about, stream, opening) = early.begin();
-            let connection = begin(ClientStream::early(stream), &about, Some(&opening));
+            let connection = between_requests(ClientStream::early(stream), &about, Some(&opening));
             (about, connection, Some(Box::new(opening)))
         }
     };
-    let (stalls, agreed) = (connection.service().stalls.clone(), connection.service().agreed.clone());
-    let mut driver = Driver {
-        connection,
-        opening,
-        departing: Departing::default(),
-        idle: IdleTimer { timeout: limits.keep_alive_timeout, since: Instant::now(), requests: None },
-    };
-    let stop = {
-        let (mut stalled, mut idle) = (pin!(stalls.next_stall()), pin!(sleep(limits.keep_alive_timeout)));
-        poll_fn(|cx| driver.poll(context, &about, orders, stalled.as_mut(), idle.as_mut(), cx)).await
-    };
+    let idle = IdleTimer { timeout: limits.keep_alive_timeout, since: Instant::now(), requests: None };
+    Begun::Requests(about, Box::new(Driver { connection, opening, departing: Departing::default(), idle }))
+}
+
+/// Continues after HTTP/1: as a tunnel, at another agent, or not at all.
+async fn finish(context: &Http, about: About, driver: Box<Driver>, stop: Stop, orders: &mut Orders) -> HttpEnd {
     match stop {
         Stop::Ended(End::Tunnel) => {
+            let agreed = driver.connection.service().agreed.clone();
             let (stream, OpenResponse { service, http, .. }) = match driver.into_stream().await {
                 Ok(parts) => parts,
                 Err(end) => return end,

@@ -65,7 +65,7 @@ impl Serving {
                 let cause = unfinished.failure();
                 tracing::info!(connection = %about.id, client = %about.client, %cause, "handshake failed after early data");
                 self.metrics.count_handshake_failed(cause.label());
-                let flushed = unfinished.flush(self.settings.limits().end_timeout, &about).await;
+                let flushed = Box::pin(unfinished.flush(self.settings.limits().end_timeout, &about)).await;
                 return flushed.map_or(Served::Reset, |(leg, ending)| Served::Unfinished(leg, ending));
             }
             HttpEnd::Ended(stream, result) => {
@@ -80,7 +80,8 @@ impl Serving {
         let conclusion = conclusion(about.tls.alpn == HTTP2, &result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         self.metrics.count_end(conclusion.label());
-        self.end(&about, parts, conclusion).await
+        // Boxed like all short states: see `Connections::run_new`.
+        Box::pin(self.end(&about, parts, conclusion)).await
     }
 
     /// Logs and counts an end that a client caused.
