@@ -229,7 +229,8 @@ impl Default for Limits {
             idle_legs_max: 256,
             drain_rate: 4_200,
             move_timeout: Duration::from_secs(3),
-            undelivered_mib_max: 256,
+            // Some 700 KiB for each download with a slow client. They were in the system's buffers before.
+            undelivered_mib_max: 1024,
             final_timeout: Duration::from_secs(5),
         }
     }
