@@ -63,7 +63,11 @@ impl Undecided {
     }
 
     /// Lets the target answer while the dispatcher is stopped.
+    ///
+    /// The dispatcher must have handled the proposal: otherwise it may still relay a request to the source. It has if
+    /// the source has repeated its proposal.
     fn hold_while_the_dispatcher_is_stopped(&self) {
+        self.wait_for_proposals(2);
         self.dispatcher().stop();
         self.target().go_on();
         until("the target holds the connection", || self.target().count("watari_mesh_messages_sent_total", "held") > 0);

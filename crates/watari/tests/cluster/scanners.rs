@@ -18,7 +18,7 @@ use crate::harness::{Cluster, Content, Plan};
 const RESUMPTIONS: u32 = 50;
 
 /// The most checks of resumption by a scanner.
-const LOOKS_MAX: usize = 5;
+const LOOKS_MAX: usize = 10;
 
 /// The time before new ticket keys are used, in seconds. All agents have them then (`ACTIVATION_DELAY` in
 /// `agent::sessions::tickets`).
