@@ -75,11 +75,13 @@ impl Departing {
             Step::Park(target, how) => return Departs::Now(target, how),
             Step::Prepare { target, number, rest, timeout } => {
                 let question = preparations::question(about, number, rest, anchor.unwrap_or(peers.name()));
-                if !peers.send(&target, question) {
-                    self.leaving.on_timeout();
+                if peers.send(&target, question) {
+                    self.limit = Some(Box::pin(sleep(timeout)));
+                } else {
+                    // Like a refusal: another target may be asked at once.
+                    self.leaving.on_prepared(&target, number, true);
                     about.report_stay(peers, StayReason::NoLink);
                 }
-                self.limit = Some(Box::pin(sleep(timeout)));
             }
             Step::Wait { timeout } => self.limit = Some(Box::pin(sleep(timeout))),
         }
@@ -114,14 +116,36 @@ mod tests {
     use watari_connection::{Part, Resume};
 
     use super::*;
+    use crate::handoff::testing::{ID, RecordedLinks, about, name};
+
+    fn rest(request_len: usize) -> Departure {
+        let request = Bytes::from(vec![b'x'; request_len]);
+        let part = Part { first: 0, last: 9, complete_len: 10 };
+        Departure::Rest(Resume { request, etag: HeaderValue::from_static("\"v\""), part })
+    }
+
+    #[tokio::test]
+    async fn without_a_link_to_its_target_a_response_stays_and_another_target_is_asked_at_once() {
+        let links = RecordedLinks::default();
+        let (peers, about) = (Peers::new(name("a"), links.clone()), about());
+        links.set_down("b");
+        let mut departing = Departing::default();
+        let next = |departing: &mut Departing| {
+            let situation = Situation { departure: rest(3), is_idle: false, is_flushed: true, request: 1 };
+            departing.depart(situation, None, StayReason::InRequest, &peers, &about)
+        };
+        for (target, asked) in [("b", "d"), ("c", "c")] {
+            let leave = Leave { connection: ID, target: Some(name(target)), or_end: false };
+            departing.follow(Order::Leave(leave));
+            assert!(matches!(next(&mut departing), Departs::Again));
+            assert!(matches!(next(&mut departing), Departs::Later));
+            let to: Vec<_> = links.take().into_iter().map(|(to, _)| to).collect();
+            assert_eq!(to, [name(asked)]);
+        }
+    }
 
     #[test]
     fn a_response_whose_request_is_too_long_to_ship_stays() {
-        let rest = |request_len| {
-            let request = Bytes::from(vec![b'x'; request_len]);
-            let part = Part { first: 0, last: 9, complete_len: 10 };
-            Departure::Rest(Resume { request, etag: HeaderValue::from_static("\"v\""), part })
-        };
         assert_eq!(shippable(rest(REQUEST_LEN_MAX)), rest(REQUEST_LEN_MAX));
         assert_eq!(shippable(rest(REQUEST_LEN_MAX + 1)), Departure::Response);
     }
