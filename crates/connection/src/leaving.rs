@@ -274,8 +274,7 @@ impl Leaving {
     }
 
     fn park_prepared(&mut self, prepared: Preparing, departure: Departure, is_flushed: bool) -> Step {
-        let Preparing { target, request, first, .. } = prepared.clone();
-        let rest = match (departure, first) {
+        let rest = match (departure, prepared.first) {
             // A part may have become so short that it moves as bytes.
             (Departure::Parts, _) => InResponseRest::Bytes,
             (Departure::Events, _) => InResponseRest::Anchored,
@@ -285,13 +284,13 @@ impl Leaving {
                     self.state = LeavingState::Flushing { prepared, is_over: false };
                     return Step::Wait { timeout: FLUSH_TIMEOUT };
                 }
-                _ => return self.prepare(target, request, PreparedRest::Part(rest), Hold::Yes),
+                _ => return self.prepare(prepared.target, prepared.request, PreparedRest::Part(rest), Hold::Yes),
             },
             // The rest is about to be read.
             _ => return Step::Serve,
         };
         self.state = LeavingState::Staying;
-        Step::Park(target, Some(InResponse { number: self.number, rest }))
+        Step::Park(prepared.target, Some(InResponse { number: self.number, rest }))
     }
 
     fn prepare(&mut self, target: NodeName, request: u64, rest: PreparedRest, hold: Hold) -> Step {

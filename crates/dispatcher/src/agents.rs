@@ -200,7 +200,7 @@ impl Agents {
             return Err(why.reason());
         }
         let slot = self.scheduler.enter(limits.queue_max).ok_or("queue_full")?;
-        let _waiting = InGauge::one(&metrics.queue_length);
+        let _waiting = InGauge::of(&metrics.queue_length, 1);
         let since = Instant::now();
         let waits = async {
             loop {

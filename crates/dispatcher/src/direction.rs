@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 use watari_sys::{Pipe, tcp};
 
@@ -139,9 +140,9 @@ impl Direction {
         })
     }
 
-    /// Reads once from `from`, at most `max` bytes, behind those that wait, and writes nothing. `held` counts nothing
-    /// yet. Returns the number of bytes read, 0 at the end of the stream. The flow must not be empty.
-    pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize, mut held: InGauge) -> io::Result<usize> {
+    /// Reads once from `from`, at most `max` bytes, behind those that wait, and writes nothing. `held` contains the bytes
+    /// until it is their turn. Returns the number of bytes read, 0 at the end of the stream. The flow must not be empty.
+    pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize, held: &Gauge) -> io::Result<usize> {
         debug_assert!(!self.is_empty());
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, &mut scratch[..READ_LEN.min(max)])?;
@@ -151,8 +152,7 @@ impl Direction {
                     last.bytes.extend_from_slice(&scratch[..read]);
                 }
                 _ if read > 0 => {
-                    held.add(read);
-                    self.behind.push_back(Part { bytes: scratch[..read].to_vec(), held });
+                    self.behind.push_back(Part { bytes: scratch[..read].to_vec(), held: InGauge::of(held, read) });
                 }
                 _ => {}
             }

@@ -31,13 +31,10 @@ const LEAVING_MAX: usize = 256;
 /// Asks connections to leave draining agents, until `shutdown`.
 pub(crate) async fn run(shared: Arc<DispatcherShared>, shutdown: CancellationToken) {
     let drains = &shared.agents.drains;
-    let mut searches = HashMap::new();
+    let mut searches: HashMap<NodeName, Search> = HashMap::new();
     let ask = |agent: &NodeName, max| {
         searches.retain(|searched, _| drains.contains(searched));
-        if !searches.contains_key(agent) {
-            searches.insert(agent.clone(), Search::default());
-        }
-        searches.get_mut(agent).map_or((0, 0), |search| search.ask_some(&shared, agent, max))
+        searches.entry(agent.clone()).or_default().ask_some(&shared, agent, max)
     };
     tokio::select! {
         () = empty(drains, || shared.agents.settings().config.limits.drain_rate, ask) => {}

@@ -65,14 +65,10 @@ pub(crate) struct InGauge {
 }
 
 impl InGauge {
-    pub(crate) fn nothing(gauge: &Gauge) -> Self {
-        Self { gauge: gauge.clone(), amount: 0 }
-    }
-
-    pub(crate) fn one(gauge: &Gauge) -> Self {
-        let mut one = Self::nothing(gauge);
-        one.add(1);
-        one
+    pub(crate) fn of(gauge: &Gauge, amount: usize) -> Self {
+        let mut of = Self { gauge: gauge.clone(), amount: 0 };
+        of.add(amount);
+        of
     }
 
     pub(crate) fn add(&mut self, amount: usize) {

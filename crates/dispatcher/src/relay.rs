@@ -22,7 +22,6 @@ use crate::config::Limits;
 use crate::direction::{Broken, Direction, Written};
 use crate::find::Found;
 use crate::legs::Leg;
-use crate::metrics::InGauge;
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
 use crate::table::{Registered, RelayMessage};
@@ -244,7 +243,7 @@ impl RelayDriver {
         match how {
             LegRead::Pass => true,
             LegRead::Hold(_) => {
-                let max = i64::from(self.shared.limits().undelivered_mib_max) << 20;
+                let max = i64::from(self.shared.agents.settings().config.limits.undelivered_mib_max) << 20;
                 self.shared.metrics.undelivered_bytes.get() < max
             }
         }
@@ -270,7 +269,7 @@ impl RelayDriver {
 
     fn hold_down(&mut self, max: usize) {
         let Some(leg) = &self.leg else { return };
-        match self.down.read_behind(leg, max, InGauge::nothing(&self.shared.metrics.undelivered_bytes)) {
+        match self.down.read_behind(leg, max, &self.shared.metrics.undelivered_bytes) {
             Ok(read) => {
                 self.count_to_client(read, Written::default());
                 self.handle(Input::PassedDown { read, written: 0 });

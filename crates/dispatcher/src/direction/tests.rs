@@ -207,7 +207,7 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
         counted.pass_until_stuck(&from, &to).await;
         assert_eq!(counted.direction.pipe.is_some(), in_pipe);
         while timeout(WAIT_MAX, from.readable()).await.is_ok() {
-            match counted.direction.read_behind(&from, 1000, InGauge::nothing(&held)) {
+            match counted.direction.read_behind(&from, 1000, &held) {
                 Ok(0) => break,
                 Ok(read) => {
                     counted.count(read, Written::default());
