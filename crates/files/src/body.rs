@@ -17,6 +17,8 @@ use rustix::io::ReadWriteFlags;
 use tokio::task::JoinHandle;
 use watari_body::{Body, BoxError};
 
+use crate::buffer::Buffer;
+
 /// The most bytes of one read from a file. A file of up to this length is sent as one chunk.
 pub(crate) const CHUNK_LEN: usize = 64 * 1024;
 
@@ -45,7 +47,7 @@ impl Segment {
 pub(crate) struct FileBody {
     file: Arc<File>,
     segments: VecDeque<Segment>,
-    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    reading: Option<JoinHandle<io::Result<Buffer>>>,
     cut: Counter,
 }
 
@@ -82,11 +84,12 @@ impl FileBody {
             Some(Segment::File(range)) => range.clone(),
         };
         let len = usize::try_from(range.end - range.start).map_or(CHUNK_LEN, |len| len.min(CHUNK_LEN));
-        let mut buffer = vec![0; len];
-        let cached =
-            rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(&mut buffer)], range.start, ReadWriteFlags::NOWAIT);
-        if let Ok(len) = cached {
-            buffer.truncate(len);
+        let mut buffer = Buffer::new(len);
+        let cached = buffer.fill(|bytes| {
+            let bytes = &mut [IoSliceMut::new(bytes)];
+            Ok(rustix::io::preadv2(&self.file, bytes, range.start, ReadWriteFlags::NOWAIT)?)
+        });
+        if cached.is_ok() {
             return Poll::Ready(Some(whole_chunk(Ok(buffer))));
         }
         // The data is not in the cache, or the file system does not support the flag.
@@ -106,24 +109,20 @@ impl FileBody {
     }
 }
 
-fn read_at(file: &File, mut buffer: Vec<u8>, offset: u64) -> io::Result<Vec<u8>> {
+fn read_at(file: &File, mut buffer: Buffer, offset: u64) -> io::Result<Buffer> {
     loop {
-        match file.read_at(&mut buffer, offset) {
-            Ok(len) => {
-                buffer.truncate(len);
-                return Ok(buffer);
-            }
+        match buffer.fill(|bytes| file.read_at(bytes, offset)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            result => return result.map(|()| buffer),
         }
     }
 }
 
 /// An empty read means that the file became shorter after the response began.
-fn whole_chunk(read: io::Result<Vec<u8>>) -> Result<Bytes, FileError> {
+fn whole_chunk(read: io::Result<Buffer>) -> Result<Bytes, FileError> {
     match read {
-        Ok(bytes) if bytes.is_empty() => Err(FileError::Shrunk),
-        Ok(bytes) => Ok(Bytes::from(bytes)),
+        Ok(buffer) if buffer.is_empty() => Err(FileError::Shrunk),
+        Ok(buffer) => Ok(buffer.into_bytes()),
         Err(error) => Err(FileError::Read(error)),
     }
 }
@@ -215,9 +214,9 @@ mod tests {
     async fn the_blocking_way_reads_the_same() {
         let content = pattern(1000);
         let handle = Arc::new(file(&content));
-        assert_eq!(read_at(&handle, vec![0; 100], 950).unwrap(), content[950..]);
+        assert_eq!(read_at(&handle, Buffer::new(100), 950).unwrap().into_bytes(), content[950..]);
         let mut body = FileBody::new(file(&content), [Segment::File(7..9)], Counter::default());
-        body.reading = Some(tokio::task::spawn_blocking(move || read_at(&handle, vec![0; 2], 7)));
+        body.reading = Some(tokio::task::spawn_blocking(move || read_at(&handle, Buffer::new(2), 7)));
         assert_eq!(body.collect().await.unwrap().to_bytes(), content[7..9]);
     }
 

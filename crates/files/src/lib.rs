@@ -10,6 +10,7 @@
 //! and new bytes. If it becomes shorter, the body ends with an error.
 
 mod body;
+mod buffer;
 mod conditions;
 mod metrics;
 mod path;
