@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use http::{Method, Request};
 use hyper::body::Incoming;
@@ -20,6 +20,7 @@ use super::borrowed_stream::{BorrowedStream, Stream, StreamOwner, lend};
 use super::client_end::Content;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
 use super::lingering::Lingering;
+use super::part_wakers::PartWakers;
 use super::requests::Answer;
 use super::stalls::{Stalled, Stalls};
 use super::stream_tasks::StreamTasks;
@@ -32,6 +33,10 @@ const STREAMS_MAX: u32 = 64;
 
 /// Bytes that are sealed in advance for a client that does not read, for each stream.
 const SEND_BUFFER_LEN: usize = 64 * 1024;
+
+/// The parts of a connection's task. Streams come first: the connection sends at once what they have.
+const STREAMS: usize = 0;
+const CONNECTION: usize = 1;
 
 /// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
 pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
@@ -95,26 +100,33 @@ async fn drive(
     let mut is_finishing = false;
     let metered = Metered::of_client(borrowed);
     let verdict = metered.verdict();
+    let wakers = PartWakers::<2>::new();
     let result: Result<(), HttpError> = {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
         loop {
+            // A shutdown may have begun.
+            wakers.wake(CONNECTION);
             let spoken = poll_fn(|cx| {
-                if !owner.poll_opening(cx) {
-                    return Poll::Ready(Ok(()));
-                }
-                // Streams come first: the connection sends at once what they have.
-                tasks.poll(cx);
-                loop {
-                    if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                let ended = wakers.poll(cx, |part, cx| {
+                    if part == STREAMS {
+                        tasks.poll(cx);
+                    } else if !owner.poll_opening(cx) {
+                        return Poll::Ready(Ok(()));
+                    } else if let Poll::Ready(result) = connection.as_mut().poll(cx) {
                         return Poll::Ready(result.map_err(HttpError::from));
-                    }
-                    if owner.asks_for_close() {
+                    } else if owner.asks_for_close() {
                         connection.as_mut().graceful_shutdown();
-                    } else if !tasks.poll(cx) {
-                        break;
+                        wakers.wake(CONNECTION);
                     }
+                    if tasks.have_begun() {
+                        wakers.wake(STREAMS);
+                    }
+                    Poll::Pending
+                });
+                if ended.is_ready() {
+                    return ended;
                 }
-                match owner.poll_flush(cx) {
+                match owner.poll_flush(&mut Context::from_waker(wakers.waker(CONNECTION))) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                 }

@@ -46,16 +46,14 @@ impl StreamTasks {
         self.begun.clone()
     }
 
-    /// Polls all streams that can go on. Returns whether any began or ended, so that the connection has to be polled.
-    /// One that went on wakes the connection.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let begun = self.begun.take();
-        let mut changed = !begun.is_empty();
-        self.running.extend(begun);
-        while let Poll::Ready(Some(())) = Pin::new(&mut self.running).poll_next(cx) {
-            changed = true;
-        }
-        // A stream that becomes a tunnel begins another future.
-        changed || !self.begun.lock().is_empty()
+    /// Polls all streams that can go on. One that has something for the connection wakes it.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
+        self.running.extend(self.begun.take());
+        while let Poll::Ready(Some(())) = Pin::new(&mut self.running).poll_next(cx) {}
+    }
+
+    /// Whether streams have begun that were not polled yet.
+    pub(super) fn have_begun(&self) -> bool {
+        !self.begun.lock().is_empty()
     }
 }
