@@ -2,3 +2,4 @@
 
 pub(crate) mod leg_keys;
 pub(crate) mod legs;
+pub(crate) mod serving_threads;

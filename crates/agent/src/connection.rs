@@ -12,6 +12,7 @@ pub(crate) mod http;
 mod http1;
 mod http2;
 mod lingering;
+mod part_wakers;
 pub(crate) mod preparations;
 pub(crate) mod requests;
 pub(crate) mod serve;

@@ -44,6 +44,7 @@ mod settings;
 
 use std::io;
 use std::net::TcpListener;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,12 +54,13 @@ use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
 use watari_proxy::Proxy;
-use watari_sys::Unidentified;
+use watari_sys::{Threads, Unidentified};
 use watari_values::{AbortReason, ConnectionStatus, NodeName, Role};
 use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, ShipInResponse};
 
 use crate::accept::leg_keys::LegKeys;
 use crate::accept::legs::Legs;
+use crate::accept::serving_threads::ServingThreads;
 use crate::connection::driver::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::connection::http::Http;
@@ -108,6 +110,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct Agent {
     shared: Arc<AgentShared>,
+    threads: Threads,
 }
 
 /// The parts of the agent, as messages, timers and operators reach them. Only this file has it.
@@ -133,10 +136,11 @@ struct AgentShared {
 }
 
 impl Agent {
-    /// Starts accepting legs on `legs` until `shutdown`. Requires a tokio runtime.
+    /// Starts accepting legs on `legs` until `shutdown`. `threads` threads serve the connections. The tokio runtime of
+    /// the caller, which has one thread, is the first of them. Everything else runs there, too.
     pub fn start(
         config: Config,
-        legs: TcpListener,
+        (threads, legs): (NonZeroUsize, TcpListener),
         mesh: Mesh,
         registry: &mut prometheus_client::registry::Registry,
         shutdown: &CancellationToken,
@@ -144,13 +148,20 @@ impl Agent {
         config.settings.site.start();
         let metrics = Metrics::register(registry);
         let shared = Arc::new(AgentShared::new(config, mesh, metrics)?);
-        shared.legs().start(legs, shutdown)?;
+        // The caller's thread is one of them.
+        let threads = Threads::start("serve", threads.get() - 1, shutdown)?;
+        shared.legs().start(legs, ServingThreads::new(&threads), shutdown)?;
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
         tokio::spawn(async move { sessions.keep_keys(&until).await });
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
         tokio::spawn(async move { sessions.run_timer(&until).await });
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
-        Ok(Self { shared })
+        Ok(Self { shared, threads })
+    }
+
+    /// Waits until a thread has ended without a shutdown. Its clients are cut off. Otherwise this never returns.
+    pub async fn thread_lost(&self) {
+        self.threads.lost().await;
     }
 
     /// Handles an event of the mesh. Ignores messages that are not for an agent.

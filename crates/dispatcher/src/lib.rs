@@ -35,7 +35,6 @@ mod relay;
 mod scheduler;
 mod shared;
 mod table;
-mod threads;
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,6 +46,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Event, Mesh};
+use watari_sys::Threads;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName};
 use watari_wire::{DispatcherToAgent, Leave};
 
@@ -63,7 +63,6 @@ pub use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::shared::DispatcherShared;
 use crate::table::Table;
-use crate::threads::Threads;
 
 /// A running dispatcher. Clones share it.
 #[derive(Clone)]
@@ -98,7 +97,7 @@ impl Dispatcher {
         tokio::spawn(rebalance::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         tokio::spawn(legs::keep_tidy(shared.idle_legs.clone(), shutdown.clone()));
-        let threads = Threads::start(threads, shutdown)?;
+        let threads = Threads::start("relay", threads.get(), shutdown)?;
         let accepting = Arc::new(Accepting::start(&shared, &threads, listeners, shutdown)?);
         Ok(Self { shared, threads, accepting })
     }

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use watari_sys::Acceptor;
+use watari_sys::{Acceptor, Threads};
 
 use crate::listen::{self, AcceptFrom};
 use crate::shared::DispatcherShared;
-use crate::threads::Threads;
 
 /// The addresses on which clients are accepted: for each address one listener for each thread, or only the addresses.
 #[derive(Debug)]
@@ -38,7 +37,8 @@ impl<L> Listeners<L> {
 
 type Place = (AcceptFrom, SocketAddr);
 
-/// The accept loops of all addresses and threads.
+/// The accept loops of all addresses and threads. The kernel distributes clients to the listeners of an address
+/// (`SO_REUSEPORT`). A connection stays on its thread from accept to end, and only messages of the mesh wake another.
 pub(crate) struct Accepting {
     threads: Threads,
     groups: Mutex<BTreeMap<Place, Group>>,

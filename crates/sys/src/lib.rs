@@ -1,13 +1,15 @@
-//! System calls of Watari: TCP options, accept loops, pipes for splice(2), return of memory.
+//! System calls of Watari: TCP options, accept loops, threads, pipes for splice(2), return of memory.
 
 mod accept;
 mod memory;
 mod pipe;
 pub mod tcp;
+mod threads;
 mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
 pub use memory::build_runtime;
 pub use pipe::{FILES_PER_PIPE, Pipe};
+pub use threads::Threads;
 pub use unidentified::{CrowdedOut, Unidentified, UnidentifiedPlace};
 pub use watari_admission::UnidentifiedLimits;

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 /// The interval at which each thread returns memory.
@@ -16,25 +16,21 @@ thread_local! {
     static RETURNED_S: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Builds a runtime with all drivers. Each of its threads returns freed memory to the system, once per second.
+/// Builds the runtime of a thread, with all drivers. The thread returns freed memory to the system once per second.
 ///
 /// mimalloc looks for blocks that other threads have freed, and for pages whose return is due, only when a thread
 /// allocates. After a burst of connections a thread may not allocate for a long time, and would keep the memory of the
 /// burst.
-pub fn build_runtime(mut builder: Builder) -> io::Result<Runtime> {
-    let runtime = builder.on_thread_park(return_memory_if_due).enable_all().build()?;
-    runtime.spawn(wake_threads());
+pub fn build_runtime() -> io::Result<Runtime> {
+    let runtime = Builder::new_current_thread().on_thread_park(return_memory_if_due).enable_all().build()?;
+    runtime.spawn(wake_thread());
     Ok(runtime)
 }
 
-/// Wakes threads that have nothing to do: they return memory before they wait again.
-async fn wake_threads() {
-    let others = Handle::current().metrics().num_workers() - 1;
+/// Wakes the thread if it has nothing to do: it returns memory before it waits again.
+async fn wake_thread() {
     loop {
         sleep(INTERVAL).await;
-        for _ in 0..others {
-            tokio::spawn(async {});
-        }
     }
 }
 

@@ -10,7 +10,9 @@ mod reload;
 mod roles;
 mod view;
 
+use std::future::pending;
 use std::net::TcpListener;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,7 +58,6 @@ pub(crate) struct Outside {
 /// At SIGTERM, an agent first moves its connections away. The drain ends at another signal, or after the configured
 /// timeout. A dispatcher cannot drain, because it holds its clients' TCP connections, which end with it. In a node with
 /// both roles, the dispatcher runs until the agent is drained, because the dispatcher moves the connections.
-/// until the agent is drained, for it is the dispatcher that moves connections away.
 pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let reload = RequestSignal::reload().map_err(starting("signal handling"))?;
@@ -129,11 +130,11 @@ impl Node {
                 Some(config) => Some(start.dispatcher(config, listeners.clients)?),
                 None => None,
             },
-            agent: match (&loaded.agent, listeners.legs) {
-                (Some(agent), Some(legs)) => {
-                    let sharing = config.agent.as_ref().map(|agent| agent.sharing.clone()).unwrap_or_default();
-                    let settings = agent.settings.clone();
-                    Some(start.agent(watari_agent::Config { name: name.clone(), settings, sharing }, legs)?)
+            agent: match (&config.agent, &loaded.agent, listeners.legs) {
+                (Some(agent), Some(loaded), Some(legs)) => {
+                    let (sharing, settings) = (agent.sharing.clone(), loaded.settings.clone());
+                    let config = watari_agent::Config { name: name.clone(), settings, sharing };
+                    Some(start.agent(config, (agent.threads, legs))?)
                 }
                 _ => None,
             },
@@ -178,12 +179,24 @@ impl Node {
         }
     }
 
-    /// Waits until a thread of the dispatcher has ended by itself. A thread does so only when it panics. A node without
-    /// some of its threads had better end, so that the service manager starts it again.
+    /// Waits until a thread of a role has ended by itself. A thread does so only when it panics. A node without some of
+    /// its threads had better end, so that the service manager starts it again.
     async fn thread_lost(&self) {
-        match &self.running.dispatcher {
-            Some(dispatcher) => dispatcher.thread_lost().await,
-            None => std::future::pending().await,
+        let relaying = async {
+            match &self.running.dispatcher {
+                Some(dispatcher) => dispatcher.thread_lost().await,
+                None => pending().await,
+            }
+        };
+        let serving = async {
+            match &self.running.agent {
+                Some(agent) => agent.thread_lost().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = relaying => {}
+            () = serving => {}
         }
     }
 
@@ -224,7 +237,7 @@ impl Start<'_> {
         .map_err(starting("the dispatcher"))
     }
 
-    fn agent(&mut self, config: watari_agent::Config, legs: TcpListener) -> Result<Agent, NodeError> {
+    fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
     }
 }

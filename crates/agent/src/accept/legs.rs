@@ -13,6 +13,7 @@ use watari_sys::{CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp}
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use super::leg_keys::LegKeys;
+use super::serving_threads::ServingThreads;
 use crate::connection::driver::Connections;
 use crate::connection::preparations::Continuation;
 use crate::handoff::target::{Activated, Arrivals};
@@ -38,18 +39,26 @@ pub(crate) struct Legs {
 }
 
 impl Legs {
-    /// Starts accepting legs until `shutdown`.
-    pub(crate) fn start(self, listener: std::net::TcpListener, shutdown: &CancellationToken) -> io::Result<()> {
+    /// Starts accepting legs until `shutdown`. Requires a tokio runtime. `threads` serve the connections.
+    pub(crate) fn start(
+        self,
+        listener: std::net::TcpListener,
+        threads: ServingThreads,
+        shutdown: &CancellationToken,
+    ) -> io::Result<()> {
         // No user timeout: a dispatcher stops reading while its client does, and that must not end the leg.
         tcp::prepare_listener(&listener, None)?;
         let legs = Arc::new(self);
-        accept_until(shutdown, listener, "a leg", move |leg, from| legs.admit(leg, from)).map(drop)
+        accept_until(shutdown, listener, "a leg", move |leg, from| legs.admit(&threads, leg, from)).map(drop)
     }
 
-    fn admit(self: &Arc<Self>, leg: TcpStream, from: SocketAddr) {
+    fn admit(self: &Arc<Self>, threads: &ServingThreads, leg: TcpStream, from: SocketAddr) {
         let place = self.unidentified.enter(from.ip(), self.peers.is_address_of_member(from.ip()));
         let legs = self.clone();
-        tokio::spawn(async move { legs.attend(leg, place).await });
+        match leg.into_std() {
+            Ok(leg) => threads.assign(leg, move |leg| async move { legs.attend(leg, place).await }),
+            Err(error) => tracing::warn!(%error, "cannot accept a leg"),
+        }
     }
 
     /// Takes connections from a leg, one after the other, for as long as it becomes free again.

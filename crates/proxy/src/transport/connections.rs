@@ -78,14 +78,15 @@ impl Connections {
     }
 
     /// Takes an existing connection. Of HTTP/2, it is the first that has a free stream. Of HTTP/1.1, it is the one that
-    /// was used last, so that surplus connections reach their idle timeout.
+    /// was used last, so that surplus connections reach their idle timeout. Connections of this thread come first: no
+    /// other thread has to wake this one for each response.
     pub(crate) fn take(&self, now: Instant) -> Option<Connection> {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
         if let Some(shared) = kept.shared.iter().find(|shared| shared.has_room()) {
             return Some(Connection::Http2(Stream::on(shared)));
         }
-        let mut idle = std::iter::from_fn(|| kept.idle.pop_back());
+        let mut idle = std::iter::from_fn(|| kept.take_last());
         idle.find_map(|mut idle| idle.connection.is_open().then_some(idle.connection)).map(Connection::Http1)
     }
 
@@ -151,6 +152,14 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, ReusableConnections> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReusableConnections {
+    /// The idle connection that was used last: of this thread, otherwise of any.
+    fn take_last(&mut self) -> Option<Idle> {
+        let of_this_thread = self.idle.iter().rposition(|idle| idle.connection.is_of_this_thread());
+        self.idle.remove(of_this_thread.or(self.idle.len().checked_sub(1))?)
     }
 }
 

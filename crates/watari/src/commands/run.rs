@@ -7,7 +7,6 @@ use std::time::SystemTime;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tokio::runtime::Builder;
 
 use super::print::{print, print_json};
 use crate::config::{Config, Loaded, SiteMetrics};
@@ -94,10 +93,9 @@ impl Run {
             return self.checked(&config, &loaded);
         }
         let level = logging::start(&config.log);
-        // A dispatcher has other threads for its clients. Its messages to nodes are little work, and several threads
-        // that wake each other would only add to it.
-        let runtime = if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-        let runtime = watari_sys::build_runtime(runtime).map_err(Failure::Start)?;
+        // Dispatcher and agent start further threads for connections. The messages between nodes are little work, and
+        // several threads that wake each other would only add to it.
+        let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)
     }
 }

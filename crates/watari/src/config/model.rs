@@ -103,6 +103,8 @@ impl Dispatcher {
 pub(crate) struct Agent {
     /// The address at which the agent accepts legs.
     pub(crate) legs: SocketAddr,
+    /// The number of threads that serve connections, with the main thread.
+    pub(crate) threads: NonZeroUsize,
     /// `None`: a bulk agent, which does no handshakes and needs no private key.
     pub(crate) tls: Option<Tls>,
     pub(crate) site: Site,

@@ -10,6 +10,7 @@ mod proxy;
 mod sessions;
 mod tls;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -116,6 +117,9 @@ pub(super) struct RawPeer {
 pub(super) struct RawAgent {
     /// The address at which the agent accepts legs from dispatchers.
     pub(super) legs: Spanned<Address>,
+    /// The threads that serve connections, with the main thread. The default is the number of processors.
+    #[schemars(extend("maximum" = THREADS_MAX))]
+    pub(super) threads: Option<Spanned<NonZeroUsize>>,
     #[serde(default)]
     pub(super) certificate: Vec<RawCertificate>,
     pub(super) tls: Option<Spanned<RawTls>>,

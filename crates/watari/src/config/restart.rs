@@ -21,9 +21,10 @@ impl Config {
             ("node.metrics", old_node.metrics == new_node.metrics),
             ("node.limits", old_node.limits == new_node.limits),
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
-            ("dispatcher.threads", is_same(self.threads(), new.threads())),
+            ("dispatcher.threads", is_same(self.relay_threads(), new.relay_threads())),
             ("agent", self.agent.is_some() == new.agent.is_some()),
             ("agent.legs", is_same(self.legs(), new.legs())),
+            ("agent.threads", is_same(self.serving_threads(), new.serving_threads())),
             ("agent.sessions", is_same(self.sharing(), new.sharing())),
             ("log.format", self.log.format == new.log.format),
         ];
@@ -35,8 +36,12 @@ impl Config {
         ConfigError::all(refused).map(drop)
     }
 
-    fn threads(&self) -> Option<NonZeroUsize> {
+    fn relay_threads(&self) -> Option<NonZeroUsize> {
         self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
+    }
+
+    fn serving_threads(&self) -> Option<NonZeroUsize> {
+        self.agent.as_ref().map(|agent| agent.threads)
     }
 
     fn sharing(&self) -> Option<&Sharing> {

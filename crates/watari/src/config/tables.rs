@@ -287,9 +287,11 @@ impl Check<'_> {
         });
         let proxy = raw.proxy.map(|proxy| self.proxy(proxy).map(|proxy| Site::Proxy(Box::new(proxy))));
         let (tls, sharing) = (self.tls(raw.certificate, raw.tls), self.sharing(&raw.sessions));
+        let threads = self.threads(raw.threads);
         both?;
         Some(Agent {
             legs: raw.legs.into_inner().0,
+            threads: threads?,
             tls: tls?,
             site: files.or(proxy.flatten())?,
             sharing: sharing?,

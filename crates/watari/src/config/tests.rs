@@ -675,7 +675,7 @@ fn what_is_kept_while_a_node_runs_is_named_with_its_line() {
     let before = parse(&[NODE, PEER, DISPATCHER, AGENT, FILES]).unwrap();
     let node = |from: &str, to: &str| NODE.replace(from, to);
     let agent = AGENT.replace(":4", ":5");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[&node("n1", "n2"), PEER, DISPATCHER, AGENT, FILES], "2: node.name"),
         (&[&node("\"pki\"", "\"pki2\""), PEER, DISPATCHER, AGENT, FILES], "3: node.pki"),
         (&[&node(":1\"", ":9\""), PEER, DISPATCHER, AGENT, FILES], "4: node.mesh"),
@@ -684,6 +684,7 @@ fn what_is_kept_while_a_node_runs_is_named_with_its_line() {
         (&[NODE, PEER, AGENT, FILES], "2: dispatcher"),
         (&[NODE, PEER, DISPATCHER, "threads = 200\n", AGENT, FILES], "11: dispatcher.threads"),
         (&[NODE, PEER, DISPATCHER, &agent, FILES], "12: agent.legs"),
+        (&[NODE, PEER, DISPATCHER, AGENT, "threads = 200\n", FILES], "13: agent.threads"),
         (&[NODE, PEER, DISPATCHER, AGENT, FILES, "[log]\nformat = \"json\"\n"], "16: log.format"),
     ];
     for (parts, expected) in cases {
@@ -782,16 +783,18 @@ fn what_cannot_be_is_all_shown_too() {
     let keys = "discover = true\nthreads = 1000\nlisten_proxy = [\"127.0.0.1:9\"]\n";
     let tls = "[agent.tls]\nalpn = [\"h3\"]\n";
     let proxy = [pool("a", "weights = [1, 2]\n"), pool("b", "hash_key = \"path\"\n")].concat();
-    let shown = parse(&[NODE, PEER, DISPATCHER, keys, AGENT, &proxy, CERTIFICATE, tls]).unwrap_err();
+    let threads = "threads = 257\n";
+    let shown = parse(&[NODE, PEER, DISPATCHER, keys, AGENT, threads, &proxy, CERTIFICATE, tls]).unwrap_err();
     let lines: Vec<_> = shown.lines().map(|line| line.trim_start_matches("etc/node.toml:")).collect();
     let starts = [
         "11: discover needs join",
         "12: threads is at most",
         "13: listen_proxy needs proxy_from",
-        "19: there are 2 weights",
-        "20: several pools need at least one",
-        "23: hash_key has no effect",
-        "28: \"h3\" is not a supported protocol",
+        "16: threads is at most",
+        "20: there are 2 weights",
+        "21: several pools need at least one",
+        "24: hash_key has no effect",
+        "29: \"h3\" is not a supported protocol",
     ];
     assert_eq!(lines.len(), starts.len(), "{shown}");
     assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{shown}");

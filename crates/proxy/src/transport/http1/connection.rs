@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,13 +19,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 pub(crate) struct Http1 {
     pub(super) stream: Box<dyn ByteStream>,
     peer: SocketAddr,
+    /// The thread whose runtime wakes the tasks that wait for the stream.
+    thread: ThreadId,
     /// Whether there was no exchange yet.
     pub(super) is_new: bool,
 }
 
 impl Http1 {
     pub(crate) fn new(stream: impl ByteStream + 'static, peer: SocketAddr) -> Self {
-        Self { stream: Box::new(stream), peer, is_new: true }
+        Self { stream: Box::new(stream), peer, thread: thread::current().id(), is_new: true }
+    }
+
+    /// Whether this thread waits for the stream itself.
+    pub(crate) fn is_of_this_thread(&self) -> bool {
+        self.thread == thread::current().id()
     }
 
     /// The address of the origin.

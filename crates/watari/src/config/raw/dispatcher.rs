@@ -13,7 +13,7 @@ use watari_values::setting::{As, Span};
 use crate::config::spanned::{Spanned, Texts};
 use crate::config::value::{Address, HostPattern, Network, Prefix, ProxyProtocol, Weight};
 
-/// The most threads of a dispatcher. No machine can use more for relaying.
+/// The most threads of a role. No machine can use more.
 pub(crate) const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// The role dispatcher: accepts clients, selects agents for them, and relays bytes.
