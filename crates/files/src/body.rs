@@ -85,11 +85,7 @@ impl FileBody {
         };
         let len = usize::try_from(range.end - range.start).map_or(CHUNK_LEN, |len| len.min(CHUNK_LEN));
         let mut buffer = Buffer::new(len);
-        let cached = buffer.fill(|bytes| {
-            let bytes = &mut [IoSliceMut::new(bytes)];
-            Ok(rustix::io::preadv2(&self.file, bytes, range.start, ReadWriteFlags::NOWAIT)?)
-        });
-        if cached.is_ok() {
+        if buffer.fill(|bytes| read_now(&self.file, bytes, range.start)).is_ok() {
             return Poll::Ready(Some(whole_chunk(Ok(buffer))));
         }
         // The data is not in the cache, or the file system does not support the flag.
@@ -107,6 +103,19 @@ impl FileBody {
             self.segments.pop_front();
         }
     }
+}
+
+/// All `len` bytes of a file, if they are in the kernel's cache.
+pub(crate) fn read_cached(file: &File, len: usize) -> Option<Bytes> {
+    let mut buffer = Buffer::new(len);
+    buffer.fill(|bytes| read_now(file, bytes, 0)).ok()?;
+    let bytes = buffer.into_bytes();
+    (bytes.len() == len).then_some(bytes)
+}
+
+/// Reads what is in the kernel's cache. Fails if nothing is, or if the file system cannot say.
+fn read_now(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::preadv2(file, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT)?)
 }
 
 fn read_at(file: &File, mut buffer: Buffer, offset: u64) -> io::Result<Buffer> {

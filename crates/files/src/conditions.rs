@@ -7,7 +7,7 @@ use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMO
 
 /// A file younger than this may be written again without a new modification time: kernels use the time of the last
 /// tick, and some file systems store whole or even seconds.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// 1980-01-02. Tools for reproducible packages set every file to an earlier time (0, 1, or the first day that an
 /// archive can store). Such a time says nothing about the content.

@@ -6,6 +6,8 @@
 //!
 //! This crate has no connections: the agent adds HTTP/1.1 and HTTP/2.
 //!
+//! Small files that have not changed for a while come from memory (`small`).
+//!
 //! To replace a file, rename another over it. If a file is rewritten in place while it is sent, the response has old
 //! and new bytes. If it becomes shorter, the body ends with an error.
 
@@ -17,10 +19,12 @@ mod path;
 mod range;
 mod response;
 mod root;
+mod small;
 
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use http::header::RANGE;
 use http::request::Parts;
@@ -32,8 +36,9 @@ pub use crate::metrics::Metrics;
 use crate::conditions::{Validators, Verdict};
 use crate::path::FilePath;
 use crate::range::Selection;
-use crate::response::{Content, Refusal};
+use crate::response::{Content, Description, Refusal, Source};
 use crate::root::{OpenFile, Opened, Root};
+use crate::small::SmallFiles;
 
 /// The file that is served for a directory.
 const INDEX: &str = "index.html";
@@ -41,6 +46,7 @@ const INDEX: &str = "index.html";
 #[derive(Debug)]
 pub struct Files {
     root: Root,
+    small: SmallFiles,
     metrics: Metrics,
 }
 
@@ -49,7 +55,7 @@ impl Files {
     ///
     /// Fails if it cannot be opened or is no directory, or if the kernel has no `openat2` (Linux 5.6).
     pub fn open(root: &Path, metrics: Metrics) -> io::Result<Self> {
-        Ok(Self { root: Root::open(root)?, metrics })
+        Ok(Self { root: Root::open(root)?, small: SmallFiles::new(), metrics })
     }
 
     /// Answers a request. Drops its body unread.
@@ -70,11 +76,18 @@ impl Files {
         if head.method != Method::GET && head.method != Method::HEAD {
             return Err(Refusal::Method);
         }
+        if let Some(content) = self.small.find(head.uri.path(), &self.root, Instant::now()) {
+            return Ok(self.serve(head, content));
+        }
         let path = FilePath::parse(head.uri.path())?;
         let relative = path.relative(INDEX);
-        let media_type = media_type(&relative);
-        match self.root.open_below(relative).await? {
-            Opened::File(file) => Ok(self.serve(head, content(file, media_type))),
+        match self.root.open_below(relative.clone()).await? {
+            Opened::File(file) => {
+                let (identity, now) = (file.identity, (Instant::now(), SystemTime::now()));
+                let content = content(file, &relative, now.1);
+                self.small.add(head.uri.path(), relative, identity, &content, now);
+                Ok(self.serve(head, content))
+            }
             Opened::Directory if !path.is_directory() => {
                 Ok(response::redirect(path.directory_location(), head.uri.query()))
             }
@@ -83,7 +96,7 @@ impl Files {
     }
 
     fn serve(&self, head: &Parts, content: Content) -> Response<Body> {
-        match conditions::evaluate(&head.headers, &content.validators) {
+        match conditions::evaluate(&head.headers, &content.description.validators) {
             Verdict::Failed => return content.precondition_failed(),
             Verdict::NotModified => return content.not_modified(),
             Verdict::Perform => {}
@@ -100,8 +113,11 @@ impl Files {
 /// Only GET has ranges (RFC 9110, section 14.2).
 fn selection(head: &Parts, content: &Content) -> Selection {
     match single(&head.headers, &RANGE) {
-        Some(range) if head.method == Method::GET && conditions::range_applies(&head.headers, &content.validators) => {
-            range::select(range, content.length)
+        Some(range)
+            if head.method == Method::GET
+                && conditions::range_applies(&head.headers, &content.description.validators) =>
+        {
+            range::select(range, content.description.length)
         }
         _ => Selection::Whole,
     }
@@ -114,10 +130,13 @@ fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a [u8
     values.next().is_none().then_some(value.as_bytes())
 }
 
-fn content(opened: OpenFile, media_type: String) -> Content {
-    let OpenFile { file, length, modified } = opened;
-    let validators = Validators::new(length, modified, SystemTime::now());
-    Content { file, length, media_type, validators }
+/// The content of a file, in memory if it is short and in the kernel's cache. `path` ends with the name of the file.
+fn content(opened: OpenFile, path: &[u8], now: SystemTime) -> Content {
+    let OpenFile { file, length, modified, .. } = opened;
+    let validators = Validators::new(length, modified, now);
+    let description = Arc::new(Description::new(length, &media_type(path), validators));
+    let read = if length <= small::LEN_MAX { body::read_cached(&file, length as usize) } else { None };
+    Content { source: read.map_or(Source::File(file), Source::Memory), description }
 }
 
 /// The media type of a file, by the extension of its name. The default is `application/octet-stream`.

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION};
 use http::response::Builder;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use prometheus_client::metrics::counter::Counter;
 use rustix::io::Errno;
 use watari_body::{Body, empty, full};
@@ -85,29 +87,53 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// An open file, and the data for the fields of its response.
+/// A file, and the fields of its response.
 pub(crate) struct Content {
-    pub(crate) file: File,
+    pub(crate) source: Source,
+    pub(crate) description: Arc<Description>,
+}
+
+/// Where the bytes of a file come from.
+pub(crate) enum Source {
+    File(File),
+    /// All bytes of the file.
+    Memory(Bytes),
+}
+
+/// The fields of responses with a version of a file.
+#[derive(Debug)]
+pub(crate) struct Description {
     /// In bytes.
     pub(crate) length: u64,
-    pub(crate) media_type: String,
+    media_type: HeaderValue,
     pub(crate) validators: Validators,
+    etag: HeaderValue,
+    last_modified: HeaderValue,
+}
+
+impl Description {
+    pub(crate) fn new(length: u64, media_type: &str, validators: Validators) -> Self {
+        // All of them are constants, numbers and dates.
+        let value = |text: &str| HeaderValue::from_str(text).expect("the fields of our own responses are valid");
+        let (etag, last_modified) = (value(&validators.etag()), value(&validators.last_modified()));
+        Self { length, media_type: value(media_type), validators, etag, last_modified }
+    }
 }
 
 impl Content {
     /// 200.
     pub(crate) fn whole(self, cut: Counter) -> Response<Body> {
-        let response =
-            self.start(StatusCode::OK).header(CONTENT_TYPE, self.media_type).header(CONTENT_LENGTH, self.length);
-        finish(response, FileBody::new(self.file, [Segment::File(0..self.length)], cut).boxed())
+        let Description { length, ref media_type, .. } = *self.description;
+        let response = self.start(StatusCode::OK).header(CONTENT_TYPE, media_type).header(CONTENT_LENGTH, length);
+        finish(response, self.source.body([Segment::File(0..length)], cut))
     }
 
     /// 206: one part directly, several as `multipart/byteranges` (RFC 9110, section 15.3.7).
     pub(crate) fn parts(self, parts: &[Range<u64>], cut: Counter) -> Response<Body> {
         let response = self.start(StatusCode::PARTIAL_CONTENT);
+        let Description { length, ref media_type, .. } = *self.description;
         let (response, segments) = if let [part] = parts {
-            let response =
-                response.header(CONTENT_TYPE, &self.media_type).header(CONTENT_RANGE, content_range(part, self.length));
+            let response = response.header(CONTENT_TYPE, media_type).header(CONTENT_RANGE, content_range(part, length));
             (response, vec![Segment::File(part.clone())])
         } else {
             let boundary = boundary();
@@ -115,14 +141,14 @@ impl Content {
             (response.header(CONTENT_TYPE, media_type), self.multipart(parts, &boundary))
         };
         let length: u64 = segments.iter().map(Segment::len).sum();
-        finish(response.header(CONTENT_LENGTH, length), FileBody::new(self.file, segments, cut).boxed())
+        finish(response.header(CONTENT_LENGTH, length), self.source.body(segments, cut))
     }
 
     /// 416.
     pub(crate) fn unsatisfiable(&self) -> Response<Body> {
         let response = self
             .start(StatusCode::RANGE_NOT_SATISFIABLE)
-            .header(CONTENT_RANGE, format!("bytes */{}", self.length))
+            .header(CONTENT_RANGE, format!("bytes */{}", self.description.length))
             .header(CONTENT_LENGTH, 0);
         finish(response, empty())
     }
@@ -140,25 +166,46 @@ impl Content {
     fn start(&self, status: StatusCode) -> Builder {
         Response::builder()
             .status(status)
-            .header(ETAG, self.validators.etag())
-            .header(LAST_MODIFIED, self.validators.last_modified())
-            .header(ACCEPT_RANGES, "bytes")
+            .header(ETAG, &self.description.etag)
+            .header(LAST_MODIFIED, &self.description.last_modified)
+            .header(ACCEPT_RANGES, const { HeaderValue::from_static("bytes") })
     }
 
     fn multipart(&self, parts: &[Range<u64>], boundary: &str) -> Vec<Segment> {
+        let Description { length, ref media_type, .. } = *self.description;
+        let media_type = media_type.to_str().unwrap_or_default();
         let mut segments = Vec::with_capacity(2 * parts.len() + 1);
         let mut line_end = "";
         for part in parts {
             let head = format!(
-                "{line_end}--{boundary}\r\nContent-Type: {}\r\nContent-Range: {}\r\n\r\n",
-                self.media_type,
-                content_range(part, self.length)
+                "{line_end}--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {}\r\n\r\n",
+                content_range(part, length)
             );
             segments.extend([Segment::Text(head.into()), Segment::File(part.clone())]);
             line_end = "\r\n";
         }
         segments.push(Segment::Text(format!("\r\n--{boundary}--\r\n").into()));
         segments
+    }
+}
+
+impl Source {
+    /// The bytes of `segments`, in order.
+    fn body(self, segments: impl IntoIterator<Item = Segment>, cut: Counter) -> Body {
+        let bytes = match self {
+            Self::File(file) => return FileBody::new(file, segments, cut).boxed(),
+            Self::Memory(bytes) => bytes,
+        };
+        let piece = |segment| match segment {
+            Segment::Text(text) => text,
+            Segment::File(range) => bytes.slice(range.start as usize..range.end as usize),
+        };
+        let mut pieces = segments.into_iter().map(piece);
+        match (pieces.next(), pieces.next()) {
+            (None, _) => empty(),
+            (Some(only), None) => full(only),
+            (Some(first), Some(second)) => full([first, second].into_iter().chain(pieces).flatten().collect::<Bytes>()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 /// The attempts to open a path while a concurrent rename keeps the kernel from proving that it stays below the root
@@ -35,6 +35,37 @@ pub(crate) struct OpenFile {
     /// In bytes.
     pub(crate) length: u64,
     pub(crate) modified: SystemTime,
+    pub(crate) identity: Identity,
+}
+
+/// An inode, and the times at which it last changed. Equal identities mean equal bytes, if the inode has settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    length: i64,
+    /// In seconds and nanoseconds.
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Identity {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            length: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Whether the inode has not changed for this long.
+    pub(crate) fn has_settled(&self, now: SystemTime, after: Duration) -> bool {
+        let last = self.changed.max(self.modified);
+        let age = now.duration_since(time(last.0, last.1));
+        age.is_ok_and(|age| age >= after)
+    }
 }
 
 impl Root {
@@ -44,6 +75,12 @@ impl Root {
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         rustix::fs::openat2(&directory, ".", flags, Mode::empty(), ResolveFlags::BENEATH)?;
         Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// The inode that `path` leads to, relative to the root. Follows symbolic links, also out of the root.
+    pub(crate) fn identity(&self, path: &[u8]) -> io::Result<Identity> {
+        let stat = rustix::fs::statat(&self.directory, path, AtFlags::empty())?;
+        Ok(Identity::of(&stat))
     }
 
     /// Opens `path`, relative to the root.
@@ -82,7 +119,8 @@ impl Root {
             FileType::RegularFile => Opened::File(OpenFile {
                 file: File::from(file),
                 length: u64::try_from(stat.st_size).unwrap_or(0),
-                modified: modified(&stat),
+                modified: time(stat.st_mtime, stat.st_mtime_nsec),
+                identity: Identity::of(&stat),
             }),
             FileType::Directory => Opened::Directory,
             _ => Opened::Special,
@@ -91,9 +129,9 @@ impl Root {
 }
 
 /// A time before 1970 counts as 1970.
-fn modified(stat: &Stat) -> SystemTime {
-    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
     UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)).unwrap_or(UNIX_EPOCH)
 }
 

@@ -107,7 +107,7 @@ mod tests {
     #[tokio::test]
     async fn a_thread_that_panics_is_missed_and_one_that_was_asked_to_end_is_not() {
         let shutdown = CancellationToken::new();
-        let threads = Threads::start("test", NonZeroUsize::new(2).unwrap(), &shutdown).unwrap();
+        let threads = Threads::start("test", 2, &shutdown).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         threads.run("test-2".to_owned(), runtime, async { panic!("on purpose") }).unwrap();
         timeout(WAIT_MAX, threads.lost()).await.unwrap();
