@@ -1,13 +1,20 @@
 //! An agent: connections that it serves, gives away, holds and ends.
 //!
-//! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection` and `watari_stream`. The glue
-//! mirrors `crates/agent`: this file `accept/legs.rs` and `node`, `serving` `connection/http1.rs`, `preparations`
-//! `connection/preparations.rs`, `source` and `target` the files of that name in `handoff` with
-//! `connection/site_service.rs`, and `ending` `handoff/ending.rs`.
+//! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection`, `watari_handover` and
+//! `watari_stream`. The glue mirrors `crates/agent`:
+//!
+//! | here | there |
+//! | --- | --- |
+//! | this file | `accept/legs.rs`, `node` |
+//! | `serving` | `connection/http1.rs` |
+//! | `site` | `connection/site_service.rs`, `crates/proxy` |
+//! | `preparations` | `connection/preparations.rs` |
+//! | `source`, `target`, `ending` | the files of that name in `handoff` |
 
 mod ending;
 mod preparations;
 mod serving;
+mod site;
 mod source;
 mod target;
 
@@ -25,6 +32,8 @@ use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
 use self::ending::Ending;
 use self::preparations::Preparations;
 use self::serving::Serving;
+pub(crate) use self::site::Origins;
+use self::site::SiteService;
 use self::source::Departure;
 use self::target::Arrival;
 use crate::ledger::Ledger;
@@ -51,6 +60,7 @@ pub(crate) struct Site {
     pub(crate) node: NodeId,
     pub(crate) ledger: Ledger,
     pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) origins: Origins,
 }
 
 /// The properties of a connection, apart from its bytes.
@@ -254,7 +264,7 @@ impl Agent {
             arrival.expire();
         }
         self.held.retain(Arrival::is_held);
-        self.preparations.expire();
+        self.preparations.step(&mut cx);
         self.schedule_wake();
     }
 
@@ -323,6 +333,10 @@ impl Agent {
 }
 
 impl Site {
+    fn service(&self) -> SiteService {
+        SiteService { site: self.clone() }
+    }
+
     fn send(&self, to: NodeId, message: &Message) {
         self.network.send(self.node, to, message);
     }

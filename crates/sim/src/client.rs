@@ -1,4 +1,6 @@
-//! A client: it asks for files and checks every byte.
+//! A client: it asks for resources and checks every byte.
+
+mod responses;
 
 use std::io;
 use std::pin::Pin;
@@ -9,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use watari_record::Side;
 use watari_stream::TlsStream;
 
-use crate::file::{byte, path};
+use self::responses::Responses;
 use crate::network::{Network, NodeId};
+use crate::resource::{Resource, bytes};
 use crate::socket::Socket;
 use crate::tls::established;
 
@@ -35,8 +38,7 @@ pub(crate) struct Habits {
 /// One request of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
-    pub(crate) file: u64,
-    pub(crate) len: u64,
+    pub(crate) resource: Resource,
     pub(crate) is_upload: bool,
 }
 
@@ -62,6 +64,7 @@ pub(crate) struct Client {
     /// The requests that were begun.
     begun: usize,
     state: State,
+    responses: Responses,
     /// Requests that are not sent.
     unsent: Vec<u8>,
     /// The client has sent `close_notify` and FIN.
@@ -73,8 +76,7 @@ pub(crate) struct Client {
 
 enum State {
     Pausing(Duration),
-    Head(Vec<u8>),
-    Body(u64),
+    Reading,
     /// All is read. The client ends its stream.
     Done,
 }
@@ -84,6 +86,7 @@ impl Client {
         let tls = TlsStream::new(socket, established(number, Side::Client));
         let state = State::Pausing(network.now() + habits.pause);
         Self {
+            responses: Responses::new(network.clone(), number),
             network,
             node,
             number,
@@ -102,6 +105,12 @@ impl Client {
 
     pub(crate) fn fate(&self) -> Option<&Fate> {
         self.fate.as_ref()
+    }
+
+    /// Whether the responses that it waits for may be cut although no node fails.
+    pub(crate) fn needs_an_origin(&self) -> bool {
+        let waits_for = &self.habits.requests[self.current..self.begun];
+        waits_for.iter().any(|ask| !ask.is_upload && ask.resource.kind.needs_its_origin())
     }
 
     pub(crate) fn vanish(&mut self) {
@@ -126,7 +135,7 @@ impl Client {
             while self.begun < end {
                 self.begin();
             }
-            self.state = State::Head(Vec::new());
+            self.state = State::Reading;
         }
         self.send();
         if now < self.read_again {
@@ -136,13 +145,14 @@ impl Client {
     }
 
     fn begin(&mut self) {
-        let Ask { file, len, is_upload } = self.habits.requests[self.begun];
+        let Ask { resource, is_upload } = self.habits.requests[self.begun];
+        let Resource { file, len, .. } = resource;
         self.begun += 1;
-        let path = path(file, len);
+        let path = resource.path();
         if is_upload {
             let head = format!("PUT {path} HTTP/1.1\r\nHost: site.test\r\nContent-Length: {len}\r\n\r\n");
             self.unsent.extend(head.bytes());
-            self.unsent.extend((0..len).map(|offset| byte(file, offset)));
+            self.unsent.extend(bytes(file, 0..len));
         } else {
             self.unsent.extend(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").bytes());
         }
@@ -199,49 +209,17 @@ impl Client {
 
     /// Takes plaintext, and checks it.
     fn take(&mut self, plaintext: &[u8]) {
-        if plaintext.is_empty() {
-            return;
-        }
-        match &mut self.state {
-            State::Head(head) => {
-                head.extend_from_slice(plaintext);
-                let Some(at) = head.windows(4).position(|end| end == b"\r\n\r\n") else { return };
-                let rest = head.split_off(at + 4);
-                let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-                self.on_head(&head);
-                self.take(&rest);
+        self.responses.push(plaintext);
+        while !self.responses.is_empty() {
+            if !matches!(self.state, State::Reading) {
+                let violation = format!("client {} got bytes that it has not asked for", self.number);
+                return self.network.violation(violation);
             }
-            State::Body(position) => {
-                let Ask { file, len, .. } = self.habits.requests[self.current];
-                let (body, rest) = plaintext.split_at(plaintext.len().min((len - *position) as usize));
-                if let Some((at, _)) = (*position..).zip(body).find(|(offset, got)| byte(file, *offset) != **got) {
-                    return self.network.violation(format!("client {} got a wrong byte at {at}", self.number));
-                }
-                *position += body.len() as u64;
-                self.content += body.len() as u64;
-                if *position == len {
-                    self.on_response();
-                    self.take(rest);
-                }
+            let (len, is_complete) = self.responses.take(&self.habits.requests[self.current]);
+            self.content += len;
+            if !is_complete {
+                return;
             }
-            State::Pausing(_) | State::Done => {
-                self.network.violation(format!("client {} got bytes that it has not asked for", self.number));
-            }
-        }
-    }
-
-    fn on_head(&mut self, head: &str) {
-        let Ask { len, is_upload, .. } = self.habits.requests[self.current];
-        let is_right = if is_upload {
-            head.starts_with("http/1.1 204 ")
-        } else {
-            head.starts_with("http/1.1 200 ") && head.contains(&format!("content-length: {len}\r\n"))
-        };
-        if !is_right {
-            self.network.violation(format!("client {} got another head: {head}", self.number));
-        }
-        self.state = State::Body(0);
-        if is_upload {
             self.on_response();
         }
     }
@@ -255,7 +233,7 @@ impl Client {
         }
         if self.current < self.habits.requests.len() {
             let pause = State::Pausing(self.network.now() + self.habits.pause);
-            self.state = if self.habits.pipelines { State::Head(Vec::new()) } else { pause };
+            self.state = if self.habits.pipelines { State::Reading } else { pause };
             return;
         }
         self.state = State::Done;

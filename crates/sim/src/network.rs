@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::figures::Figures;
 use crate::message::Message;
 use crate::random::{Random, mix};
 use crate::socket::Socket;
@@ -14,7 +15,7 @@ use crate::socket::Socket;
 /// frequent.
 const CAPACITY: usize = 48 * 1024;
 
-/// A node of the simulation. 0 is the dispatcher, then come agents, then clients.
+/// A node of the simulation. 0 is the dispatcher, then come agents, origins and clients.
 pub(crate) type NodeId = usize;
 
 /// What happens at a point in time.
@@ -42,8 +43,8 @@ pub(crate) enum Disturbance {
     Stall(NodeId, Duration),
     /// No message passes between two nodes until then.
     Partition(NodeId, NodeId, Duration),
-    /// The client resets its connection.
-    Vanish(NodeId),
+    /// The client of this number resets its connection.
+    Vanish(usize),
 }
 
 pub(crate) enum Segment {
@@ -103,34 +104,6 @@ struct State {
     violations: Vec<String>,
     trace: Trace,
     figures: Figures,
-}
-
-/// Counts of a run: what it contained.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub moves: u64,
-    /// Attempts that were aborted.
-    pub aborted: u64,
-    /// Connections shipped within a response.
-    pub within_responses: u64,
-    /// Connections shipped within a response of which the target skips a part.
-    pub with_skip: u64,
-    /// Connections shipped with a tail.
-    pub with_tail: u64,
-    /// Connections shipped with bytes of the client that were not opened.
-    pub with_rest: u64,
-    /// Freezes that were answered with more of the client's stream.
-    pub frozen: u64,
-    /// Moves committed while bytes waited for the client.
-    pub undelivered: u64,
-    /// Legs that carried another connection before.
-    pub legs_reused: u64,
-    /// Connections that began again at another agent, because a reused leg was lost.
-    pub begun_again: u64,
-    pub records: u64,
-    pub complete: u64,
-    pub cut: u64,
-    pub vanished: u64,
 }
 
 /// A digest of all that happened, and its text if it is wanted.
@@ -314,7 +287,7 @@ impl Network {
         if own.inbox.is_empty() {
             return own.fin.then(|| Ok(Vec::new()));
         }
-        let read = own.inbox.drain(..max.min(own.inbox.len())).collect();
+        let read = take_front(&mut own.inbox, max);
         if std::mem::take(&mut own.peer_waits) {
             let node = state.tcp[&peer(end)].node;
             let at = state.now + state.delay();
@@ -367,6 +340,15 @@ impl Network {
 /// The connection was reset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reset;
+
+fn take_front(bytes: &mut VecDeque<u8>, max: usize) -> Vec<u8> {
+    let len = max.min(bytes.len());
+    let (first, second) = bytes.as_slices();
+    let of_first = first.len().min(len);
+    let taken = [&first[..of_first], &second[..len - of_first]].concat();
+    bytes.drain(..len);
+    taken
+}
 
 fn peer((number, side): EndId) -> EndId {
     (number, 1 - side)

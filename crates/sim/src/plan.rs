@@ -2,19 +2,29 @@
 
 use std::time::Duration;
 
+use watari_handover::{Equality, TransferConditions};
+
 use crate::client::{Ask, Habits};
 use crate::network::{Disturbance, Links, NodeId};
+use crate::origin::OriginHabits;
 use crate::random::Random;
+use crate::resource::{Kind, Resource};
 
 /// The plan of a run.
 pub(crate) struct Plan {
     pub(crate) agents: usize,
+    pub(crate) origins: Vec<OriginHabits>,
+    /// The conditions under which responses continue at another origin.
+    pub(crate) conditions: TransferConditions,
     /// When each client connects, and its habits.
     pub(crate) clients: Vec<(Duration, Habits)>,
     pub(crate) links: Links,
     pub(crate) disturbances: Vec<(Duration, Disturbance)>,
-    /// No node crashes, and no client leaves: every client has to get everything.
+    /// No agent or dispatcher crashes, no client leaves, and one origin is good: every client has to get everything that
+    /// this origin can continue.
     pub(crate) is_harmless: bool,
+    /// An origin may fail in the middle of a response.
+    pub(crate) origins_fail: bool,
 }
 
 impl Plan {
@@ -31,13 +41,27 @@ impl Plan {
             repeated: if are_calm { 0 } else { [0, 3, 10][random.below(3) as usize] },
             delay_ms_max: random.within(1..300),
         };
-        let mut plan = Self { agents, clients, links, disturbances: Vec::new(), is_harmless };
+        let origins = (0..random.within(1..4)).map(|number| origin(random, number == 0 && is_harmless)).collect();
+        let overlap = [0, 16, 4096][random.below(3) as usize];
+        let conditions = TransferConditions { overlap, equality: Equality::Proven };
+        let mut plan = Self {
+            agents,
+            origins,
+            conditions,
+            clients,
+            links,
+            disturbances: Vec::new(),
+            is_harmless,
+            origins_fail: false,
+        };
         let end_ms = random.within(500..8000);
         let moves = random.within(5..300);
         // Some runs have fast links and many moves.
         let is_busy = random.one_in(4);
         let moves = if is_busy { 10 * moves } else { moves };
         plan.links.delay_ms_max = if is_busy { 3 } else { plan.links.delay_ms_max };
+        plan.add_origin_faults(random, end_ms);
+        plan.origins_fail = !plan.disturbances.is_empty() || plan.origins.iter().any(|origin| origin.cuts > 0);
         let moves = (0..moves).map(|_| (random.millis(0..end_ms), Disturbance::Move));
         plan.disturbances.extend(moves);
         if !are_calm {
@@ -61,6 +85,24 @@ impl Plan {
         }
     }
 
+    /// The first origin is good if the run is harmless.
+    fn add_origin_faults(&mut self, random: &mut Random, end_ms: u64) {
+        let first_bad = u64::from(self.is_harmless);
+        let end = self.origins.len() as u64;
+        for _ in 0..random.below(4) {
+            if first_bad == end {
+                return;
+            }
+            let (node, at) = (1 + self.agents + random.within(first_bad..end) as NodeId, random.millis(0..end_ms));
+            if random.one_in(2) {
+                self.disturbances.push((at, Disturbance::Crash(node)));
+                self.disturbances.push((at + random.millis(1..3000), Disturbance::Restart(node)));
+            } else {
+                self.disturbances.push((at, Disturbance::Stall(node, at + random.millis(1..5000))));
+            }
+        }
+    }
+
     fn add_faults(&mut self, random: &mut Random, end_ms: u64) {
         for _ in 0..random.below(4) {
             // The dispatcher seldom.
@@ -80,7 +122,7 @@ impl Plan {
         }
         for client in 0..self.clients.len() {
             if random.one_in(4) {
-                self.disturbances.push((random.millis(0..end_ms), Disturbance::Vanish(self.agents + 1 + client)));
+                self.disturbances.push((random.millis(0..end_ms), Disturbance::Vanish(client)));
             }
         }
     }
@@ -115,5 +157,17 @@ fn ask(random: &mut Random) -> Ask {
     let file = random.below(1 << 32);
     // Files of equal lengths are confused most easily.
     let len = if random.one_in(3) { random.within(1..3000) } else { LENS[random.below(LENS.len() as u64) as usize] };
-    Ask { file, len, is_upload: random.one_in(4) }
+    let is_upload = random.one_in(4);
+    let kinds = [Kind::Same, Kind::Same, Kind::Versions, Kind::Weak, Kind::Chunked];
+    let is_file = is_upload || !random.one_in(3);
+    let kind = if is_file { Kind::File } else { kinds[random.below(5) as usize] };
+    Ask { resource: Resource { kind, file, len }, is_upload }
+}
+
+fn origin(random: &mut Random, is_good: bool) -> OriginHabits {
+    let pause_ms_max = [0, 2, 10][random.below(3) as usize];
+    if is_good {
+        return OriginHabits { cuts: 0, pause_ms_max, ignores_ranges: false };
+    }
+    OriginHabits { cuts: [0, 3, 10][random.below(3) as usize], pause_ms_max, ignores_ranges: random.one_in(5) }
 }

@@ -29,10 +29,20 @@ pub enum Sabotage {
     UndeliveredDropped,
     /// The dispatcher drops at a commit what waits for the owner.
     ClientBytesDropped,
+    /// The proxy continues a response at an origin with another validator.
+    ValidatorNotCompared,
+    /// The proxy takes the whole resource for the range that it has requested.
+    WholeAppended,
+    /// The proxy gives the client the bytes that the other origin repeats.
+    OverlapNotSkipped,
+    /// The proxy takes a response that its origin has cut for a complete one.
+    CutIsEnd,
+    /// The target prepares the rest of a response from another version of the resource.
+    PreparationNotCompared,
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -46,5 +56,10 @@ impl Sabotage {
         Self::MoveWaitsForClient,
         Self::UndeliveredDropped,
         Self::ClientBytesDropped,
+        Self::ValidatorNotCompared,
+        Self::WholeAppended,
+        Self::OverlapNotSkipped,
+        Self::CutIsEnd,
+        Self::PreparationNotCompared,
     ];
 }

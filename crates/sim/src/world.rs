@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use watari_handover::TransferConditions;
 use watari_values::SecretBytes;
 use watari_wire::LegKey;
 
-use crate::agent::{Agent, DISPATCHER, Site};
+use crate::agent::{Agent, DISPATCHER, Origins, Site};
 use crate::client::{Client, Fate};
 use crate::dispatcher::Dispatcher;
+use crate::figures::Figures;
 use crate::ledger::Ledger;
 use crate::message::Message;
-use crate::network::{Disturbance, Event, Figures, Network, NodeId, Trace};
+use crate::network::{Disturbance, Event, Network, NodeId, Trace};
+use crate::origin::{Origin, OriginHabits};
 use crate::plan::Plan;
 use crate::random::{Random, mix};
 use crate::sabotage::Sabotage;
@@ -44,14 +47,25 @@ struct World {
     network: Network,
     ledger: Ledger,
     is_harmless: bool,
+    origins_fail: bool,
     dispatcher: Option<Dispatcher>,
     /// `agents[0]` is node 1.
     agents: Vec<Option<Agent>>,
+    /// `origins[0]` is the node behind the last agent.
+    origins: Vec<OriginSlot>,
+    conditions: TransferConditions,
     clients: Vec<Client>,
     /// Clients that have not connected yet.
     coming: Vec<(Duration, crate::client::Habits)>,
     stalled: Vec<Duration>,
     starts: u32,
+}
+
+/// A place for an origin.
+struct OriginSlot {
+    origin: Option<Origin>,
+    habits: OriginHabits,
+    starts: u64,
 }
 
 impl World {
@@ -63,25 +77,38 @@ impl World {
             sabotage,
             ledger: Ledger::new(network.clone()),
             is_harmless: plan.is_harmless,
+            origins_fail: plan.origins_fail,
             dispatcher: None,
             agents: (0..plan.agents).map(|_| None).collect(),
+            conditions: plan.conditions,
             clients: Vec::new(),
             coming: plan.clients,
-            stalled: vec![Duration::ZERO; 1 + plan.agents],
+            stalled: vec![Duration::ZERO; 1 + plan.agents + plan.origins.len()],
+            origins: plan.origins.into_iter().map(|habits| OriginSlot { origin: None, habits, starts: 0 }).collect(),
             starts: 0,
             network,
         };
         world.coming.sort_by_key(|(at, _)| *at);
-        for node in 0..=plan.agents {
+        for node in 0..world.first_client() {
             world.start(node);
         }
         for client in 0..world.coming.len() {
-            world.network.schedule(world.coming[client].0, Event::Wake(1 + plan.agents + client));
+            world.network.schedule(world.coming[client].0, Event::Wake(world.first_client() + client));
         }
         for (at, disturbance) in plan.disturbances {
             world.network.schedule(at, Event::Disturb(disturbance));
         }
         world
+    }
+
+    /// The node of the first origin.
+    fn first_origin(&self) -> NodeId {
+        1 + self.agents.len()
+    }
+
+    /// The node of the first client.
+    fn first_client(&self) -> NodeId {
+        self.first_origin() + self.origins.len()
     }
 
     fn run(mut self) -> Outcome {
@@ -120,8 +147,15 @@ impl World {
                     if let Some(dispatcher) = &mut self.dispatcher {
                         dispatcher.accept(client, socket);
                     }
-                } else if let Some(agent) = &mut self.agents[at - 1] {
-                    agent.accept(socket);
+                } else if at < self.first_origin() {
+                    if let Some(agent) = &mut self.agents[at - 1] {
+                        agent.accept(socket);
+                    }
+                } else {
+                    let place = at - self.first_origin();
+                    if let Some(origin) = &mut self.origins[place].origin {
+                        origin.accept(socket);
+                    }
                 }
                 Some(at)
             }
@@ -141,9 +175,9 @@ impl World {
     }
 
     fn step(&mut self, node: NodeId) {
-        let agents = self.agents.len();
-        if node > agents {
-            return self.step_client(node - agents - 1);
+        let (first_origin, first_client) = (self.first_origin(), self.first_client());
+        if node >= first_client {
+            return self.step_client(node - first_client);
         }
         if self.stalled[node] > self.network.now() {
             return self.network.schedule(self.stalled[node], Event::Wake(node));
@@ -151,13 +185,16 @@ impl World {
         match (node, &mut self.dispatcher) {
             (DISPATCHER, Some(dispatcher)) => dispatcher.step(),
             (DISPATCHER, None) => {}
+            (node, _) if node >= first_origin => {
+                self.origins[node - first_origin].origin.iter_mut().for_each(Origin::step);
+            }
             (node, _) => self.agents[node - 1].iter_mut().for_each(Agent::step),
         }
     }
 
     fn step_client(&mut self, client: usize) {
         if client == self.clients.len() && client < self.coming.len() {
-            let (node, number) = (1 + self.agents.len() + client, client as u64 + 1);
+            let (node, number) = (self.first_client() + client, client as u64 + 1);
             let socket = self.network.connect(node, DISPATCHER, number);
             let habits = self.coming[client].1.clone();
             self.clients.push(Client::new(self.network.clone(), node, number, socket, habits));
@@ -184,8 +221,8 @@ impl World {
             Disturbance::Restart(_) => {}
             Disturbance::Stall(node, until) => self.stalled[node] = self.stalled[node].max(until),
             Disturbance::Partition(a, b, until) => self.network.partition(a, b, until),
-            Disturbance::Vanish(node) => {
-                if let Some(client) = self.clients.get_mut(node - 1 - self.agents.len()) {
+            Disturbance::Vanish(client) => {
+                if let Some(client) = self.clients.get_mut(client) {
                     client.vanish();
                 }
             }
@@ -199,6 +236,9 @@ impl World {
         self.stalled[node] = Duration::ZERO;
         if node == DISPATCHER {
             self.dispatcher = None;
+        } else if node >= self.first_origin() {
+            let at = node - self.first_origin();
+            self.origins[at].origin = None;
         } else {
             self.agents[node - 1] = None;
             if let Some(dispatcher) = &mut self.dispatcher {
@@ -214,8 +254,14 @@ impl World {
         if node == DISPATCHER {
             self.dispatcher = Some(Dispatcher::new(network, u64::from(self.starts), sabotage));
             (1..=self.agents.len()).for_each(|agent| self.exchange_key(agent));
+        } else if node >= self.first_origin() {
+            let at = node - self.first_origin();
+            let OriginSlot { origin, habits, starts } = &mut self.origins[at];
+            *origin = Some(Origin::new(network, node, (at as u64, *starts), *habits));
+            *starts += 1;
         } else {
-            self.agents[node - 1] = Some(Agent::new(Site { network, node, ledger, sabotage }));
+            let origins = Origins::new(self.first_origin()..self.first_client(), self.conditions);
+            self.agents[node - 1] = Some(Agent::new(Site { network, node, ledger, sabotage, origins }));
             self.exchange_key(node);
         }
     }
@@ -236,13 +282,16 @@ impl World {
         if !self.network.violations().is_empty() {
             return;
         }
+        if self.is_harmless && self.network.figures().unavailable > 0 {
+            self.network.violation("no origin answered, although one is good".to_owned());
+        }
         if self.clients.len() < self.coming.len() {
             self.network.violation("a client has not connected".to_owned());
         }
         for (number, client) in (1..).zip(&self.clients) {
             match client.fate() {
                 None => self.network.violation(format!("client {number} waits for ever")),
-                Some(Fate::Cut) if self.is_harmless => {
+                Some(Fate::Cut) if self.is_harmless && !(self.origins_fail && client.needs_an_origin()) => {
                     self.network.violation(format!("client {number} was cut although no node failed"));
                 }
                 Some(_) => {}

@@ -41,6 +41,12 @@ fn add(total: &mut Figures, of_run: Figures) {
         undelivered,
         legs_reused,
         begun_again,
+        prepared,
+        cut_by_origins,
+        handovers,
+        handovers_refused,
+        chunked,
+        unavailable,
         records,
         complete,
         cut,
@@ -56,6 +62,12 @@ fn add(total: &mut Figures, of_run: Figures) {
     total.undelivered += undelivered;
     total.legs_reused += legs_reused;
     total.begun_again += begun_again;
+    total.prepared += prepared;
+    total.cut_by_origins += cut_by_origins;
+    total.handovers += handovers;
+    total.handovers_refused += handovers_refused;
+    total.chunked += chunked;
+    total.unavailable += unavailable;
     total.records += records;
     total.complete += complete;
     total.cut += cut;
@@ -70,17 +82,21 @@ fn the_invariants_hold() {
     let Figures { undelivered, legs_reused, complete, cut, vanished, .. } = figures;
     let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
     assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
-    assert!([with_skip, with_rest, cut, vanished].iter().all(|count| *count > SEEDS / 20), "{figures:?}");
+    let Figures { prepared, handovers, handovers_refused, cut_by_origins, chunked, .. } = figures;
+    assert!([prepared, handovers].iter().all(|count| *count > SEEDS / 3), "{figures:?}");
+    let rare = [with_skip, with_rest, cut, vanished, handovers_refused, cut_by_origins, chunked];
+    assert!(rare.iter().all(|count| *count > SEEDS / 20), "{figures:?}");
 }
 
 #[test]
 fn a_seed_replays_exactly() {
+    let mut lines = 0;
     for seed in 0..10 {
         let (first, second) = (run_traced(seed, None), run_traced(seed, None));
-        let lines = first.trace.lines.as_ref().unwrap().len();
-        assert!(lines > 20, "{lines} lines");
+        lines += first.trace.lines.as_ref().unwrap().len();
         assert!(first == second, "seed {seed}");
     }
+    assert!(lines > 1000, "{lines} lines");
     assert_ne!(run(1, None).trace.digest, run(2, None).trace.digest);
 }
 

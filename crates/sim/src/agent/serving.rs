@@ -12,9 +12,9 @@ use watari_values::{ConnectionId, NodeName};
 use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
 
 use super::ending::Ending;
+use super::site::SiteService;
 use super::source::{Departure, OpenResponse};
 use super::{About, Owned, Site, Step, name, node, tls_info};
-use crate::file::Files;
 use crate::message::Message;
 use crate::network::NodeId;
 use crate::tls::LegStream;
@@ -35,7 +35,7 @@ pub(crate) struct Serving {
 const ANNOUNCE: Duration = Duration::from_secs(1);
 
 enum State {
-    Http(Box<Connection<LegStream, Files>>),
+    Http(Box<Connection<LegStream, SiteService>>),
     /// HTTP is over, and `close_notify` is sent.
     Closing(Box<LegStream>),
 }
@@ -43,13 +43,12 @@ enum State {
 impl Serving {
     /// Serves from the first request on.
     pub(crate) fn new(site: Site, about: About, stream: LegStream) -> Self {
-        let files = Files { network: site.network.clone(), node: site.node };
-        let http = Connection::new(stream, Server::new(Limits::default()), files);
+        let http = Connection::new(stream, Server::new(Limits::default()), site.service());
         Self::in_state(site, about, State::Http(Box::new(http)))
     }
 
     /// Serves on within a response.
-    pub(crate) fn within(site: Site, about: About, parts: Parts<LegStream, Files>) -> Self {
+    pub(crate) fn within(site: Site, about: About, parts: Parts<LegStream, SiteService>) -> Self {
         let http = Connection::resume(parts);
         Self::in_state(site, about, State::Http(Box::new(http)))
     }

@@ -12,8 +12,8 @@ use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes};
 use watari_wire::{AgentToDispatcher, Cancel, Propose, REST_LEN_MAX, Rest, Ship};
 
 use super::serving::Serving;
+use super::site::{SiteBody, SiteService};
 use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node, tls_info};
-use crate::file::{FileBody, Files};
 use crate::message::{Message, ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
@@ -44,10 +44,10 @@ pub(crate) struct Departure {
 
 /// The state of HTTP, and a response in progress.
 pub(super) struct OpenResponse {
-    pub(super) service: Files,
+    pub(super) service: SiteService,
     pub(super) http: Server,
     pub(super) unwritten: Vec<u8>,
-    pub(super) responding: Option<Responding<FileBody>>,
+    pub(super) responding: Option<Responding<SiteBody>>,
     /// How the response continues at the target. `None`: the connection is between two requests.
     pub(super) how: Option<InResponse>,
 }

@@ -15,9 +15,9 @@ use watari_wire::{AgentToDispatcher, Held, Refused, Rest};
 
 use super::preparations::Rest as PreparedRest;
 use super::serving::Serving;
+use super::site::SiteBody;
 use super::source::import;
 use super::{About, HOLD, Site};
-use crate::file::{FileBody, Files};
 use crate::message::{ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
@@ -36,7 +36,7 @@ pub(crate) struct Arrival {
     tail_offset: u64,
     http: Option<Server>,
     unwritten: Vec<u8>,
-    responding: Option<Responding<FileBody>>,
+    responding: Option<Responding<SiteBody>>,
     digest: [u8; 32],
     expires: Duration,
 }
@@ -141,7 +141,7 @@ impl Arrival {
         };
         let stream = LegStream::new(TlsStream::from_parts(parts));
         let Some(http) = self.http else { return Serving::new(self.site, self.about, stream) };
-        let service = Files { network: self.site.network.clone(), node: self.site.node };
+        let service = self.site.service();
         let (unwritten, responding) = (self.unwritten, self.responding);
         let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
         Serving::within(self.site, self.about, parts)
@@ -170,10 +170,9 @@ fn continuation(
     http: Server,
     rest: &ResponseRest,
     prepared: Option<PreparedRest>,
-) -> Option<(Option<Server>, Option<Responding<FileBody>>)> {
-    let files = Files { network: site.network.clone(), node: site.node };
+) -> Option<(Option<Server>, Option<Responding<SiteBody>>)> {
     let (body, pending, skip, resume) = match (rest, prepared?) {
-        (ResponseRest::Bytes(bytes), _) => (files.body(0, 0, 0), bytes.clone(), 0, None),
+        (ResponseRest::Bytes(bytes), _) => (site.service().empty(), bytes.clone(), 0, None),
         (ResponseRest::Prepared { skip }, PreparedRest::Part(resume, body)) => {
             (body, Bytes::new(), *skip, Some(resume))
         }
