@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use watari_anchor::Endpoint;
+use watari_anchor::{Endpoint, SILENT_TICKS_MAX};
 use watari_values::{Epoch, NodeName};
 use watari_wire::{AgentToAgent, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState};
 
@@ -21,6 +21,8 @@ pub(crate) struct Anchors {
     /// The number of streams so far.
     begun: AtomicU64,
     ends: Mutex<HashMap<Key, Arc<StreamEnd>>>,
+    /// Ends that have moved away, and the ticks for which they are remembered.
+    moved: Mutex<HashMap<Key, u32>>,
 }
 
 type Key = (AnchoredEnd, AnchoredId);
@@ -45,7 +47,13 @@ pub(super) struct EndState {
 
 impl Anchors {
     pub(crate) fn new(peers: Peers) -> Self {
-        Self { peers, boot: RandomState::new().hash_one(()), begun: AtomicU64::default(), ends: Mutex::default() }
+        Self {
+            peers,
+            boot: RandomState::new().hash_one(()),
+            begun: AtomicU64::default(),
+            ends: Mutex::default(),
+            moved: Mutex::default(),
+        }
     }
 
     /// Begins a stream whose anchor is this agent.
@@ -75,6 +83,8 @@ impl Anchors {
                 end.state().receive(from, content);
                 self.transmit(&end);
             }
+            // The new owner may not have attached yet. A reset would end its stream.
+            None if self.moved().contains_key(&(*to, *id)) => {}
             None if *content != AnchoredContent::Reset => self.send(from, other(*to), *id, AnchoredContent::Reset),
             None => {}
         }
@@ -82,6 +92,10 @@ impl Anchors {
 
     /// Called every [`watari_anchor::TICK`].
     pub(crate) fn tick(&self) {
+        self.moved().retain(|_, ticks_left| {
+            *ticks_left -= 1;
+            *ticks_left > 0
+        });
         let ends: Vec<_> = self.ends().values().cloned().collect();
         for end in ends {
             end.state().tick();
@@ -110,18 +124,21 @@ impl Anchors {
 
     /// Removes an end that is not used any more. The other end is told, unless both have all, or this end has moved.
     pub(super) fn remove(&self, end: &Arc<StreamEnd>) {
+        let (has_moved, is_complete) = {
+            let state = end.state();
+            (state.is_frozen, state.endpoint.is_complete())
+        };
         {
             let mut ends = self.ends();
             // The end may have come back before it is removed.
             if ends.get(&end.key).is_some_and(|known| Arc::ptr_eq(known, end)) {
                 ends.remove(&end.key);
+                if has_moved {
+                    self.moved().insert(end.key, SILENT_TICKS_MAX);
+                }
             }
         }
-        let is_over = {
-            let state = end.state();
-            state.is_frozen || state.endpoint.is_complete()
-        };
-        if !is_over {
+        if !has_moved && !is_complete {
             self.reset(end);
         }
     }
@@ -147,8 +164,16 @@ impl Anchors {
     ) -> AnchoredStream {
         let state = EndState { endpoint, peer, is_frozen: false, reader: None, writer: None };
         let end = Arc::new(StreamEnd { key: (end, id), anchor, state: Mutex::new(state) });
-        self.ends().insert(end.key, end.clone());
+        {
+            let mut ends = self.ends();
+            ends.insert(end.key, end.clone());
+            self.moved().remove(&end.key);
+        }
         AnchoredStream::new(self.clone(), end)
+    }
+
+    fn moved(&self) -> MutexGuard<'_, HashMap<Key, u32>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ends(&self) -> MutexGuard<'_, HashMap<Key, Arc<StreamEnd>>> {

@@ -109,3 +109,29 @@ async fn an_end_that_is_about_to_move_stands_still() {
     drop(owner);
     assert!(rig.sent().is_empty(), "it has moved");
 }
+
+#[tokio::test]
+async fn an_end_that_has_moved_does_not_reset_the_stream() {
+    let rig = Rig::new();
+    let (first, id) = (watari_anchor::first_owner(name("b"), AnchoredId(7)), AnchoredId(7));
+    let late = AnchoredMessage { id, to: AnchoredEnd::Owner, content: data(0, b"late") };
+    let owner = rig.anchors.attach(Epoch(1), &first);
+    owner.export(&[]);
+    drop(owner);
+    rig.sent();
+    rig.anchors.on_message(&name("b"), &late);
+    assert!(rig.sent().is_empty(), "the new owner has not attached yet");
+    // It comes back, and ends here.
+    drop(rig.anchors.attach(Epoch(2), &first));
+    rig.sent();
+    rig.anchors.on_message(&name("b"), &late);
+    assert_eq!(rig.sent().len(), 1, "the end is gone");
+    // Both ends forget it in the same time.
+    let owner = rig.anchors.attach(Epoch(3), &first);
+    owner.export(&[]);
+    drop(owner);
+    (0..SILENT_TICKS_MAX).for_each(|_| rig.anchors.tick());
+    rig.sent();
+    rig.anchors.on_message(&name("b"), &late);
+    assert_eq!(rig.sent().len(), 1);
+}
