@@ -113,6 +113,12 @@ impl Endpoint {
         self.outgoing.room()
     }
 
+    /// Whether the end can move with another piece that has no room: it holds no more than the window. A piece that came
+    /// with the last move may exceed it, until the other end has taken some bytes.
+    pub fn is_within_window(&self) -> bool {
+        self.outgoing.is_within_window()
+    }
+
     /// Takes as many of the bytes as there is room for. Returns their number.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         self.outgoing.write(bytes)

@@ -18,7 +18,8 @@
 //! 1. The bytes that one end reads are a prefix of those that the other end was given, whatever happens to messages, and
 //!    however often the owner's end moves.
 //! 2. The end of a direction is read only after all its bytes.
-//! 3. An end holds at most [`ANCHORED_WINDOW_LEN`](watari_wire::ANCHORED_WINDOW_LEN) bytes of each direction.
+//! 3. An end holds at most [`ANCHORED_WINDOW_LEN`](watari_wire::ANCHORED_WINDOW_LEN) bytes of each direction, and the
+//!    piece without room that came with its last move.
 //!
 //! This crate opens no socket, reads no clock and draws no randomness.
 

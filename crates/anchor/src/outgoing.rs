@@ -19,10 +19,12 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The other end may have received any part of `kept`.
+    /// The other end may have received any part of `kept`. It may be more than the window: a piece that had no room moves
+    /// with the end.
     pub(crate) fn import(acknowledged: u64, kept: &[u8], is_ended: bool) -> Self {
-        let mut outgoing = Self { acknowledged, sent: acknowledged, written: acknowledged, ..Self::default() };
-        outgoing.write(kept);
+        let written = acknowledged + kept.len() as u64;
+        let kept = kept.iter().copied().collect();
+        let mut outgoing = Self { acknowledged, kept, sent: acknowledged, written, is_ended: false };
         if is_ended {
             outgoing.end();
         }
@@ -37,7 +39,12 @@ impl Outgoing {
 
     /// The number of bytes that can be written now.
     pub(crate) fn room(&self) -> usize {
-        if self.is_ended { 0 } else { ANCHORED_WINDOW_LEN - self.kept.len() }
+        if self.is_ended { 0 } else { ANCHORED_WINDOW_LEN.saturating_sub(self.kept.len()) }
+    }
+
+    /// Whether no more than the window is not acknowledged.
+    pub(crate) fn is_within_window(&self) -> bool {
+        self.kept.len() <= ANCHORED_WINDOW_LEN
     }
 
     /// Takes as many of the bytes as there is room for. Returns their number.
@@ -96,14 +103,18 @@ impl Outgoing {
         self.sent = received.clamp(self.acknowledged, self.written);
     }
 
-    /// The next bytes to send.
+    /// The next bytes to send, within the window.
     pub(crate) fn next_data(&mut self) -> Option<AnchoredContent> {
         if self.sent == self.written {
             return None;
         }
         let offset = self.sent;
         let start = usize::try_from(offset - self.acknowledged).unwrap_or(usize::MAX).min(self.kept.len());
-        let len = (self.kept.len() - start).min(ANCHORED_DATA_LEN_MAX);
+        let window_end = self.kept.len().min(ANCHORED_WINDOW_LEN);
+        if start >= window_end && start < self.kept.len() {
+            return None;
+        }
+        let len = window_end.saturating_sub(start).min(ANCHORED_DATA_LEN_MAX);
         let bytes = SecretBytes::new(self.kept.range(start..start + len).copied().collect());
         let is_last = self.is_ended && start + len == self.kept.len();
         self.sent += len as u64 + u64::from(is_last);

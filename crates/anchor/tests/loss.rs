@@ -241,6 +241,23 @@ proptest! {
     }
 }
 
+#[test]
+fn a_piece_that_had_no_room_moves_with_the_owner() {
+    for is_last in [false, true] {
+        let mut pair = Pair::new();
+        pair.owner.write(2 * ANCHORED_WINDOW_LEN);
+        assert_eq!(pair.owner.endpoint.room(), 0);
+        let piece: Vec<u8> = (0..16_000).map(|at| byte(true, pair.owner.written + at)).collect();
+        let state = pair.owner.endpoint.export(NodeName::new("a").unwrap(), AnchoredId(1), &piece);
+        pair.owner.written += piece.len() as u64;
+        pair.owner.endpoint = Endpoint::owner(Epoch(2), &AnchoredState { is_ended: is_last, ..state });
+        assert!(!pair.owner.endpoint.is_within_window() && pair.owner.endpoint.room() == 0);
+        pair.complete();
+        assert_eq!(pair.anchor.read, pair.owner.written);
+        assert!(pair.owner.endpoint.is_within_window());
+    }
+}
+
 /// Without a tick, so without the repair of losses.
 #[test]
 fn a_new_owner_gets_at_once_what_the_former_one_did_not_take() {

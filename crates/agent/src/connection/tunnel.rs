@@ -116,7 +116,7 @@ impl Tunnel {
                 () = poll_fn(|cx| departing.poll_timeout(cx)) => {}
             }
             while departing.is_wanted() {
-                let departure = if self.is_open() { Departure::Events } else { Departure::Response };
+                let departure = if self.can_leave() { Departure::Events } else { Departure::Response };
                 let situation = Situation { departure, is_idle: false, is_flushed: true, request: asked };
                 let anchor = self.anchor().map(|(stream, _)| stream.anchor());
                 match departing.depart(situation, anchor, StayReason::Tunnel, peers, about) {
@@ -154,11 +154,12 @@ impl Tunnel {
         }
     }
 
-    /// Whether neither direction has ended. Only then can the client's connection move.
-    fn is_open(&self) -> bool {
+    /// Whether the client's connection can move: neither direction has ended, and the stream to the anchor has no piece
+    /// left that came with the last move and had no room.
+    fn can_leave(&self) -> bool {
         match &self.origin {
             OriginSide::Here(tunnel) => tunnel.is_open(),
-            OriginSide::Anchored { relay, .. } => relay.is_open(),
+            OriginSide::Anchored { stream, relay } => relay.is_open() && stream.is_within_window(),
         }
     }
 }

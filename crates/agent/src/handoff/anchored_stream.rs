@@ -45,6 +45,11 @@ impl AnchoredStream {
         self.end.export(unwritten)
     }
 
+    /// Whether the stream can move with a piece that has no room.
+    pub(crate) fn is_within_window(&self) -> bool {
+        self.end.state().endpoint.is_within_window()
+    }
+
     /// The move was aborted.
     pub(crate) fn thaw(&self) {
         self.end.thaw();
