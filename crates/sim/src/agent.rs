@@ -1,24 +1,31 @@
 //! An agent: connections that it serves, gives away, holds and ends.
 //!
-//! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection`, `watari_handover` and
-//! `watari_stream`. The glue mirrors `crates/agent`:
+//! The decisions are those of `watari_handoff::{Source, Target}`, `watari_connection`, `watari_handover`,
+//! `watari_anchor` and `watari_stream`. The glue mirrors `crates/agent`:
 //!
 //! | here | there |
 //! | --- | --- |
 //! | this file | `accept/legs.rs`, `node` |
 //! | `serving` | `connection/http1.rs` |
-//! | `site` | `connection/site_service.rs`, `crates/proxy` |
-//! | `preparations` | `connection/preparations.rs` |
+//! | `site`, `open_response` | `connection/site_service.rs`, `crates/proxy` |
+//! | `preparations`, `tunnel` | the files of that name in `connection` |
+//! | `anchors` | `handoff/anchors.rs`, `handoff/anchored_stream.rs` |
 //! | `source`, `target`, `ending` | the files of that name in `handoff` |
 
+mod anchors;
 mod ending;
+mod open_response;
+mod owned;
 mod preparations;
 mod serving;
 mod site;
 mod source;
 mod target;
+mod tunnel;
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -29,13 +36,14 @@ use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, LegVerifier, PREFACE_LEN_MAX};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
 
-use self::ending::Ending;
+use self::anchors::Anchors;
+use self::owned::{About, Owned, Step};
 use self::preparations::Preparations;
 use self::serving::Serving;
 pub(crate) use self::site::Origins;
 use self::site::SiteService;
-use self::source::Departure;
 use self::target::Arrival;
+use self::tunnel::AnchorRelay;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::network::{Network, NodeId};
@@ -61,27 +69,9 @@ pub(crate) struct Site {
     pub(crate) ledger: Ledger,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) origins: Origins,
-}
-
-/// The properties of a connection, apart from its bytes.
-#[derive(Clone)]
-pub(crate) struct About {
-    pub(crate) id: ConnectionId,
-    /// The address of the client, which has its number.
-    pub(crate) client: SocketAddr,
-    /// The epoch whose commit made this agent the owner.
-    pub(crate) tenure: Epoch,
-    /// The last epoch used.
-    pub(crate) last: Epoch,
-    /// How often this end has changed its key.
-    pub(crate) key: u64,
-}
-
-/// A connection that this agent owns.
-enum Owned {
-    Serving(Box<Serving>),
-    Fenced(Box<Departure>),
-    Ending(Box<Ending>),
+    pub(crate) anchors: Rc<Anchors>,
+    /// What this agent relays as an anchor.
+    relays: Rc<RefCell<Vec<AnchorRelay>>>,
 }
 
 fn tls_info() -> TlsInfo {
@@ -91,17 +81,6 @@ fn tls_info() -> TlsInfo {
 /// The address of a client, for prefaces.
 pub(crate) fn client_address(number: u64) -> SocketAddr {
     ([192, 0, 2, 1], number as u16).into()
-}
-
-/// The result of a step of a connection.
-enum Step {
-    /// Another step may be possible at once.
-    GoesOn(Owned),
-    Waits(Owned),
-    /// The connection is not here any more.
-    Gone,
-    /// The same. The leg is free for another connection.
-    LegFree(Socket),
 }
 
 /// The name of a node.
@@ -150,8 +129,8 @@ impl Agent {
 
     pub(crate) fn on_message(&mut self, from: NodeId, message: &Message) {
         match message {
-            Message::Prepare { connection, number, rest } => {
-                self.preparations.on_prepare(from, *connection, *number, rest);
+            Message::Prepare { connection, number, rest, anchor } => {
+                self.preparations.on_prepare(from, *connection, *number, (rest, *anchor));
             }
             Message::Prepared { connection, number, is_refused } => {
                 for owned in &mut self.owned {
@@ -169,6 +148,7 @@ impl Agent {
                 }
             }
             Message::ToAgent(message) => self.on_order(message),
+            Message::Anchored(message) => self.site.anchors.on_message(from, message),
             Message::ToDispatcher(_) => {}
         }
         self.held.retain(Arrival::is_held);
@@ -265,13 +245,30 @@ impl Agent {
         }
         self.held.retain(Arrival::is_held);
         self.preparations.step(&mut cx);
+        self.relay(&mut cx);
+        self.site.anchors.tick();
         self.schedule_wake();
+    }
+
+    /// Relays what this agent relays as an anchor.
+    fn relay(&mut self, cx: &mut Context<'_>) {
+        let relays = std::mem::take(&mut *self.site.relays.borrow_mut());
+        for mut relay in relays {
+            if relay.poll(cx).is_pending() {
+                self.site.relays.borrow_mut().push(relay);
+            }
+        }
+    }
+
+    /// Whether no connection and no stream is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.owned.is_empty() && self.site.relays.borrow().is_empty() && self.site.anchors.is_empty()
     }
 
     fn schedule_wake(&mut self) {
         let now = self.site.network.now();
         let deadlines = self.owned.iter().map(Owned::deadline).chain(self.held.iter().map(Arrival::deadline));
-        let Some(first) = deadlines.min() else { return };
+        let Some(first) = deadlines.chain(self.site.anchors.deadline()).min() else { return };
         if self.wakes.is_none_or(|wakes| wakes <= now || first < wakes) {
             self.wakes = Some(first);
             self.site.network.wake_in(self.site.node, first.saturating_sub(now));
@@ -333,8 +330,18 @@ impl Agent {
 }
 
 impl Site {
+    pub(crate) fn new(
+        (network, node): (Network, NodeId),
+        ledger: Ledger,
+        sabotage: Option<Sabotage>,
+        origins: Origins,
+    ) -> Self {
+        let anchors = Anchors::new(network.clone(), node, sabotage);
+        Self { network, node, ledger, sabotage, origins, anchors, relays: Rc::default() }
+    }
+
     fn service(&self) -> SiteService {
-        SiteService { site: self.clone() }
+        SiteService { site: self.clone(), agreed: Rc::default() }
     }
 
     fn send(&self, to: NodeId, message: &Message) {
@@ -343,40 +350,5 @@ impl Site {
 
     fn send_to_dispatcher(&self, message: AgentToDispatcher) {
         self.send(DISPATCHER, &Message::ToDispatcher(message));
-    }
-}
-
-impl Owned {
-    fn about(&self) -> &About {
-        match self {
-            Self::Serving(serving) => &serving.about,
-            Self::Fenced(departure) => &departure.about,
-            Self::Ending(ending) => &ending.about,
-        }
-    }
-
-    fn deadline(&self) -> Duration {
-        match self {
-            Self::Serving(serving) => serving.deadline(),
-            Self::Fenced(departure) => departure.deadline(),
-            Self::Ending(ending) => ending.deadline(),
-        }
-    }
-
-    /// Continues as far as possible. Returns the connection, if it is still here, or its leg, if that is free.
-    fn step(mut self, cx: &mut Context<'_>) -> (Option<Self>, Option<Socket>) {
-        loop {
-            let step = match self {
-                Self::Serving(serving) => serving.step(cx),
-                Self::Fenced(departure) => departure.step(),
-                Self::Ending(ending) => ending.step(),
-            };
-            self = match step {
-                Step::GoesOn(owned) => owned,
-                Step::Waits(owned) => return (Some(owned), None),
-                Step::Gone => return (None, None),
-                Step::LegFree(leg) => return (None, Some(leg)),
-            };
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! A client: it asks for resources and checks every byte.
 
 mod responses;
+mod tunnel;
 
 use std::io;
 use std::pin::Pin;
@@ -12,8 +13,9 @@ use watari_record::Side;
 use watari_stream::TlsStream;
 
 use self::responses::Responses;
+use self::tunnel::Tunnel;
 use crate::network::{Network, NodeId};
-use crate::resource::{Resource, bytes};
+use crate::resource::{Kind, Resource, bytes};
 use crate::socket::Socket;
 use crate::tls::established;
 
@@ -74,9 +76,13 @@ pub(crate) struct Client {
     fate: Option<Fate>,
 }
 
+/// The agent's alert at the end of a stream that is cut.
+const CUT_ALERT: &str = "internal_error";
+
 enum State {
     Pausing(Duration),
     Reading,
+    Tunnel(Tunnel),
     /// All is read. The client ends its stream.
     Done,
 }
@@ -137,8 +143,18 @@ impl Client {
             }
             self.state = State::Reading;
         }
+        self.send_tunnel();
         self.send();
-        if now < self.read_again {
+        if self.is_read() && self.has_ended {
+            self.network.count(|figures| figures.tunnels += 1);
+            self.end(Fate::Complete);
+            return false;
+        }
+        if self.is_read() && self.tls.as_ref().is_some_and(|tls| tls.io().is_reset()) {
+            self.end(Fate::Cut);
+            return false;
+        }
+        if now < self.read_again || self.is_read() {
             return false;
         }
         self.read()
@@ -154,11 +170,28 @@ impl Client {
             self.unsent.extend(head.bytes());
             self.unsent.extend(bytes(file, 0..len));
         } else {
-            self.unsent.extend(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").bytes());
+            let upgrade = if resource.kind == Kind::Tunnel { "Connection: upgrade\r\nUpgrade: bytes\r\n" } else { "" };
+            self.unsent.extend(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n{upgrade}\r\n").bytes());
+        }
+    }
+
+    /// Whether nothing follows in the stream to the client.
+    fn is_read(&self) -> bool {
+        matches!(&self.state, State::Tunnel(tunnel) if tunnel.has_origin_ended)
+    }
+
+    fn send_tunnel(&mut self) {
+        while self.unsent.is_empty()
+            && let State::Tunnel(tunnel) = &mut self.state
+        {
+            let Some(piece) = tunnel.next_piece(&self.network, self.node) else { return };
+            self.unsent.extend(piece);
+            self.send();
         }
     }
 
     fn send(&mut self) {
+        let half_closes = self.habits.half_closes && !self.asks_tunnel();
         let Some(tls) = &mut self.tls else { return };
         let mut cx = Context::from_waker(Waker::noop());
         while !self.unsent.is_empty() {
@@ -166,7 +199,11 @@ impl Client {
             self.unsent.drain(..taken);
         }
         let is_last = self.begun == self.habits.requests.len() && self.unsent.is_empty();
-        let ends = matches!(self.state, State::Done) || (self.habits.half_closes && is_last);
+        let ends = match &self.state {
+            State::Tunnel(tunnel) => tunnel.is_sent() && self.unsent.is_empty(),
+            State::Done => true,
+            _ => half_closes && is_last,
+        };
         if !ends {
             let _ = Pin::new(&mut *tls).poll_flush(&mut cx);
         } else if !self.has_ended && Pin::new(&mut *tls).poll_shutdown(&mut cx).is_ready() {
@@ -207,8 +244,20 @@ impl Client {
         }
     }
 
+    /// Whether the last request is an upgrade.
+    fn asks_tunnel(&self) -> bool {
+        self.habits.requests.last().is_some_and(|ask| ask.resource.kind == Kind::Tunnel)
+    }
+
     /// Takes plaintext, and checks it.
     fn take(&mut self, plaintext: &[u8]) {
+        if let State::Tunnel(tunnel) = &mut self.state {
+            self.content += plaintext.len() as u64;
+            if !tunnel.take(plaintext) {
+                self.network.violation(format!("client {} got a wrong byte in a tunnel", self.number));
+            }
+            return;
+        }
         self.responses.push(plaintext);
         while !self.responses.is_empty() {
             if !matches!(self.state, State::Reading) {
@@ -221,11 +270,20 @@ impl Client {
                 return;
             }
             self.on_response();
+            if let State::Tunnel(_) = self.state {
+                let rest = self.responses.take_rest();
+                return self.take(&rest);
+            }
         }
     }
 
     fn on_response(&mut self) {
         self.network.note(|| format!("client {} has response {}", self.number, self.current));
+        let resource = self.habits.requests[self.current].resource;
+        if resource.kind == Kind::Tunnel && !self.responses.is_unavailable {
+            self.state = State::Tunnel(Tunnel::new(resource, &self.network));
+            return;
+        }
         self.current += 1;
         if let Some(tls) = self.tls.as_mut().filter(|_| self.habits.updates_keys && !self.has_ended) {
             // Fails once the client has sent `close_notify`.
@@ -241,6 +299,13 @@ impl Client {
 
     /// `close_notify` has come.
     fn on_clean_end(&mut self) {
+        if let State::Tunnel(tunnel) = &mut self.state
+            && tunnel.has_all()
+        {
+            // The client goes on sending.
+            tunnel.has_origin_ended = true;
+            return;
+        }
         if !matches!(self.state, State::Done) {
             self.network.violation(format!("client {} got a clean end of a cut stream", self.number));
         }
@@ -250,6 +315,8 @@ impl Client {
     fn on_error(&mut self, error: &io::Error) {
         match error.kind() {
             io::ErrorKind::ConnectionReset => {}
+            // The agent cuts the stream.
+            io::ErrorKind::ConnectionAborted if error.to_string().contains(CUT_ALERT) => {}
             // The dispatcher may end TCP only after the agent has ended TLS.
             io::ErrorKind::UnexpectedEof => {
                 self.network.violation(format!("client {} got a FIN without close_notify", self.number));

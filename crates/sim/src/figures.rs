@@ -34,6 +34,14 @@ pub struct Figures {
     pub chunked: u64,
     /// Requests that no origin has answered.
     pub unavailable: u64,
+    /// Streams that agents began to anchor.
+    pub anchored: u64,
+    /// Owners that attached to a stream.
+    pub attached: u64,
+    /// Of these, owners that were the anchor.
+    pub came_back: u64,
+    /// Tunnels that were complete in both directions.
+    pub tunnels: u64,
     pub records: u64,
     pub complete: u64,
     pub cut: u64,

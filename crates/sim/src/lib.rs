@@ -9,13 +9,13 @@
 //!
 //! * **Real**: `watari_relay::Relay` with its arbiter, `watari_handoff::{Source, Target}`, `watari_record` with real
 //!   keys below `watari_stream`, `watari_connection` with `leaving`, both sides of `watari_http1`, `watari_handover`,
-//!   the prefaces of `watari_wire` and the messages.
+//!   `watari_anchor`, the prefaces of `watari_wire` and the messages.
 //! * **Simulated**: TCP (`network`, `socket`: small buffers, delays, FIN, reset), messages of the mesh (lost, late,
 //!   repeated, in any order), clients (slow, stalled, vanishing), origins (slow, cut, restarted, with other versions),
 //!   resources whose bytes are a function of the offset (`resource`).
 //! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent` and
 //!   `crates/proxy`.
-//! * **Left out**: TLS handshakes, HTTP/2, sessions, anchored streams, the governor of handovers: the seed decides
+//! * **Left out**: TLS handshakes, HTTP/2, sessions, the governor of handovers: the seed decides
 //!   when a response moves to another origin.
 //!
 //! [`run`] checks the invariants of the cluster byte for byte:
@@ -27,7 +27,8 @@
 //! 4. If also nothing is lost or late, every attempt is decided in time, however slow the client is, as long as the
 //!    bytes that wait for it are below their bound.
 //! 5. Every connection ends, and the bytes that wait for a client are bounded.
-//! 6. A response continues at another origin only in the same version. While one origin is good, it does continue.
+//! 6. The bytes of a tunnel are exact in both directions. Each stream between agents ends.
+//! 7. A response continues at another origin only in the same version. While one origin is good, it does continue.
 //!
 //! The same seed gives the same run, event for event. [`Sabotage`] breaks one rule, and the run has to notice.
 

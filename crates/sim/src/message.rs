@@ -5,7 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use watari_connection::leaving::PreparedRest;
 use watari_values::ConnectionId;
-use watari_wire::{AgentToDispatcher, DispatcherToAgent, Rest, Ship};
+use watari_wire::{AgentToDispatcher, AnchoredContent, AnchoredMessage, AnchoredState, DispatcherToAgent, Rest, Ship};
+
+use crate::network::NodeId;
 
 /// What nodes send each other: messages of the mesh, and what a move within a response adds to them.
 #[derive(Clone)]
@@ -17,6 +19,8 @@ pub(crate) enum Message {
         connection: ConnectionId,
         number: u32,
         rest: PreparedRest,
+        /// The agent that has the connection to the origin, if the bytes come from there.
+        anchor: NodeId,
     },
     Prepared {
         connection: ConnectionId,
@@ -25,6 +29,8 @@ pub(crate) enum Message {
     },
     Ship(Box<Shipped>),
     Rest(Rest),
+    /// Between the owner of a connection and the anchor of its stream.
+    Anchored(AnchoredMessage),
 }
 
 /// A shipped connection.
@@ -51,6 +57,11 @@ pub(crate) enum ResponseRest {
     Prepared {
         skip: u64,
     },
+    /// These bytes, and then those of the anchor.
+    Anchored {
+        state: AnchoredState,
+        pending: Bytes,
+    },
 }
 
 impl fmt::Display for Message {
@@ -58,7 +69,7 @@ impl fmt::Display for Message {
         match self {
             Self::ToDispatcher(message) => write!(f, "{message:?}"),
             Self::ToAgent(message) => write!(f, "{message:?}"),
-            Self::Prepare { connection, number, rest } => {
+            Self::Prepare { connection, number, rest, .. } => {
                 let first = match rest {
                     PreparedRest::Part(resume) => resume.part.first.to_string(),
                     PreparedRest::Bytes | PreparedRest::Anchored => "nothing".to_owned(),
@@ -74,9 +85,18 @@ impl fmt::Display for Message {
                     ResponseRest::None => "no rest".to_owned(),
                     ResponseRest::Bytes(bytes) => format!("{} bytes", bytes.len()),
                     ResponseRest::Prepared { skip } => format!("prepared, skips {skip}"),
+                    ResponseRest::Anchored { state, pending } => {
+                        format!("{} bytes, then from {} from {} on", pending.len(), state.anchor, state.received)
+                    }
                 };
                 write!(f, "Ship {connection} {epoch} rx {rx_offset} tail {}+{tail_offset}, {rest}", tail.len())
             }
+            Self::Anchored(AnchoredMessage { to, content, .. }) => match content {
+                AnchoredContent::Data { offset, bytes, is_last } => {
+                    write!(f, "{to:?}: {} bytes from {offset} on, last {is_last}", bytes.as_slice().len())
+                }
+                content => write!(f, "{to:?}: {content:?}"),
+            },
             Self::Rest(rest) => write!(f, "Rest {} {} {}", rest.connection, rest.epoch, rest.bytes.len()),
         }
     }

@@ -1,11 +1,16 @@
 //! An origin: it answers requests of agents, well or badly. `watari_http1::Server` frames its responses.
 
+mod tunnel;
+
 use std::time::Duration;
 
-use http::header::{ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE};
+use http::header::{
+    ACCEPT_RANGES, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE, UPGRADE,
+};
 use http::{Response, StatusCode};
 use watari_http1::{ContentSize, Limits, Next, Request, Server};
 
+use self::tunnel::{Progress, Tunnel};
 use crate::network::{Network, NodeId};
 use crate::resource::{Kind, Resource};
 use crate::socket::Socket;
@@ -43,7 +48,14 @@ struct Exchange {
     http: Server,
     input: Vec<u8>,
     output: Vec<u8>,
-    responding: Option<Responding>,
+    work: Work,
+}
+
+/// What follows on a connection.
+enum Work {
+    Request,
+    Response(Responding),
+    Tunnel(Tunnel),
 }
 
 /// A response of which bytes are left.
@@ -65,7 +77,7 @@ impl Origin {
 
     pub(crate) fn accept(&mut self, socket: Socket) {
         let http = Server::new(Limits::default());
-        self.exchanges.push(Exchange { socket, http, input: Vec::new(), output: Vec::new(), responding: None });
+        self.exchanges.push(Exchange { socket, http, input: Vec::new(), output: Vec::new(), work: Work::Request });
     }
 
     /// Continues all exchanges as far as possible.
@@ -81,6 +93,9 @@ impl Origin {
     /// Returns whether the connection goes on.
     fn step_one(&self, exchange: &mut Exchange) -> bool {
         loop {
+            if let Work::Tunnel(_) = exchange.work {
+                return self.step_tunnel(exchange);
+            }
             match exchange.socket.read(4096) {
                 Some(Ok(bytes)) if !bytes.is_empty() => exchange.input.extend(bytes),
                 Some(_) => return false,
@@ -91,14 +106,27 @@ impl Origin {
             if !exchange.output.is_empty() {
                 return true;
             }
-            let has_more = match exchange.responding.take() {
-                Some(responding) => self.respond(exchange, responding),
-                None => self.take_request(exchange),
+            let has_more = match std::mem::replace(&mut exchange.work, Work::Request) {
+                Work::Response(responding) => self.respond(exchange, responding),
+                Work::Request | Work::Tunnel(_) => self.take_request(exchange),
             };
             match has_more {
                 None => return false,
                 Some(false) => return true,
                 Some(true) => {}
+            }
+        }
+    }
+
+    fn step_tunnel(&self, exchange: &mut Exchange) -> bool {
+        let Exchange { socket, input, work: Work::Tunnel(tunnel), .. } = exchange else { return false };
+        let pause = Duration::from_millis(self.network.random(|random| random.below(1 + tunnel.pause_ms_max())));
+        match tunnel.step(&self.network, socket, input, pause) {
+            Progress::Over => false,
+            Progress::Waits => true,
+            Progress::Pauses => {
+                self.network.wake_in(self.node, pause);
+                true
             }
         }
     }
@@ -121,6 +149,9 @@ impl Origin {
 
     fn answer(&self, exchange: &mut Exchange, Request { head, .. }: &Request) -> Option<()> {
         let resource = Resource::parse(head.uri.path())?;
+        if resource.kind == Kind::Tunnel {
+            return self.switch(exchange, resource);
+        }
         let version = resource.version_at(self.number, self.restarts);
         let range = self.range(&resource, version, &head.headers);
         let (first, end) = range.unwrap_or((0, resource.len));
@@ -135,23 +166,41 @@ impl Origin {
             set(CONTENT_RANGE.as_str(), format!("bytes {first}-{}/{}", end - 1, resource.len));
             response.status = StatusCode::PARTIAL_CONTENT;
         }
-        let is_chunked = resource.kind == Kind::Chunked;
-        let size = if is_chunked { ContentSize::Unknown } else { ContentSize::Known(end - first) };
+        if resource.kind == Kind::Events {
+            set(CONTENT_TYPE.as_str(), "text/event-stream".to_owned());
+        }
+        let size = if resource.kind.has_no_len() { ContentSize::Unknown } else { ContentSize::Known(end - first) };
         let date = HeaderValue::from_static("Wed, 25 Nov 2026 00:00:00 GMT");
         exchange.http.start_response(&response, size, &date, &mut exchange.output).ok()?;
-        let OriginHabits { cuts, .. } = self.habits;
-        let cut = self
-            .network
-            .random(|random| (cuts > 0 && random.one_in(cuts)).then(|| (random.within(first..end), random.one_in(2))));
+        let cut = self.cut(first, end);
         let next = self.next_piece();
-        exchange.responding = Some(Responding { resource, version, position: first, end, cut, next });
+        exchange.work = Work::Response(Responding { resource, version, position: first, end, cut, next });
         Some(())
+    }
+
+    fn switch(&self, exchange: &mut Exchange, resource: Resource) -> Option<()> {
+        let mut response = Response::new(()).into_parts().0;
+        response.status = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        response.headers.insert(UPGRADE, HeaderValue::from_static("bytes"));
+        let date = HeaderValue::from_static("");
+        exchange.http.start_response(&response, ContentSize::None, &date, &mut exchange.output).ok()?;
+        let cut = self.cut(0, resource.len).map(|(at, _)| at);
+        exchange.work = Work::Tunnel(Tunnel::new(resource, std::mem::take(&mut exchange.output), cut));
+        Some(())
+    }
+
+    /// Where the origin cuts a response, and whether by a reset.
+    fn cut(&self, first: u64, end: u64) -> Option<(u64, bool)> {
+        let OriginHabits { cuts, .. } = self.habits;
+        self.network
+            .random(|random| (cuts > 0 && random.one_in(cuts)).then(|| (random.within(first..end), random.one_in(2))))
     }
 
     /// The requested range, if it is to be sent: offsets of its first byte and of the byte behind it.
     fn range(&self, resource: &Resource, version: u64, headers: &HeaderMap) -> Option<(u64, u64)> {
         let is_same = headers.get(IF_RANGE).is_none_or(|known| known == resource.etag(version).as_str());
-        if self.habits.ignores_ranges || !is_same || resource.kind == Kind::Chunked {
+        if self.habits.ignores_ranges || !is_same || resource.kind.has_no_len() {
             return None;
         }
         let (first, last) = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
@@ -169,7 +218,7 @@ impl Origin {
             return None;
         }
         if self.network.now() < responding.next {
-            exchange.responding = Some(responding);
+            exchange.work = Work::Response(responding);
             return Some(false);
         }
         let Responding { resource, version, position, end, cut, .. } = responding;
@@ -185,13 +234,17 @@ impl Origin {
         exchange.output.extend(framed.suffix);
         responding.position += len;
         responding.next = self.next_piece();
-        exchange.responding = Some(responding);
+        exchange.work = Work::Response(responding);
         Some(true)
     }
 
-    fn next_piece(&self) -> Duration {
+    fn pause(&self) -> Duration {
         let max = self.habits.pause_ms_max;
-        let pause = if max == 0 { Duration::ZERO } else { self.network.random(|random| random.millis(0..max)) };
+        if max == 0 { Duration::ZERO } else { self.network.random(|random| random.millis(0..max)) }
+    }
+
+    fn next_piece(&self) -> Duration {
+        let pause = self.pause();
         if !pause.is_zero() {
             self.network.wake_in(self.node, pause);
         }

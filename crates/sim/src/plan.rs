@@ -27,13 +27,53 @@ pub(crate) struct Plan {
     pub(crate) origins_fail: bool,
 }
 
+/// What most clients of a run ask for. Faults of one part are rare in a run that contains all parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Focus {
+    Files,
+    Origins,
+    /// Tunnels and streams of events.
+    Streams,
+    All,
+}
+
+impl Focus {
+    const ALL: [Self; 4] = [Self::Files, Self::Origins, Self::Streams, Self::All];
+
+    fn is_file(self, random: &mut Random) -> bool {
+        match self {
+            Self::Files => true,
+            Self::Origins => random.one_in(6),
+            Self::Streams => random.one_in(3),
+            Self::All => random.one_in(2),
+        }
+    }
+
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Streams => &[Kind::Events],
+            _ => &[Kind::Same, Kind::Same, Kind::Versions, Kind::Versions, Kind::Weak, Kind::Chunked, Kind::Events],
+        }
+    }
+
+    fn has_tunnel(self, random: &mut Random) -> bool {
+        match self {
+            Self::Files | Self::Origins => false,
+            Self::Streams => !random.one_in(3),
+            Self::All => random.one_in(4),
+        }
+    }
+}
+
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x5eed_0000_0000_0000);
         let random = &mut random;
         let is_harmless = random.one_in(2);
         let agents = random.within(2..5) as usize;
-        let clients: Vec<_> = (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random))).collect();
+        let focus = Focus::ALL[random.below(Focus::ALL.len() as u64) as usize];
+        let clients: Vec<_> =
+            (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random, focus))).collect();
         let are_calm = is_harmless && random.one_in(2);
         let links = Links {
             are_calm,
@@ -54,8 +94,9 @@ impl Plan {
             is_harmless,
             origins_fail: false,
         };
-        let end_ms = random.within(500..8000);
-        let moves = random.within(5..300);
+        let has_streams = focus == Focus::Streams;
+        let end_ms = if has_streams { random.within(3000..12_000) } else { random.within(500..8000) };
+        let moves = if has_streams { random.within(100..500) } else { random.within(5..300) };
         // Some runs have fast links and many moves.
         let is_busy = random.one_in(4);
         let moves = if is_busy { 10 * moves } else { moves };
@@ -133,8 +174,14 @@ fn partition(random: &mut Random, agents: usize, until: Duration) -> Disturbance
     Disturbance::Partition(a, b, until)
 }
 
-fn habits(random: &mut Random) -> Habits {
-    let requests = (0..random.within(1..8)).map(|_| ask(random)).collect();
+fn habits(random: &mut Random, focus: Focus) -> Habits {
+    let has_tunnel = focus.has_tunnel(random);
+    let before = if has_tunnel { random.below(3) } else { random.within(1..8) };
+    let mut requests: Vec<_> = (0..before).map(|_| ask(random, focus)).collect();
+    if has_tunnel {
+        let (kind, len) = (Kind::Tunnel, random.within(1..700_000));
+        requests.push(Ask { resource: Resource { kind, file: random.below(1 << 32), len }, is_upload: false });
+    }
     let is_slow = !random.one_in(3);
     let reads =
         if is_slow { (random.within(500..8000) as usize, random.millis(1..10)) } else { (16_384, Duration::ZERO) };
@@ -153,14 +200,14 @@ fn habits(random: &mut Random) -> Habits {
 /// The lengths of large files: longer than a rest that moves as bytes.
 const LENS: [u64; 3] = [280_000, 400_000, 900_000];
 
-fn ask(random: &mut Random) -> Ask {
+fn ask(random: &mut Random, focus: Focus) -> Ask {
     let file = random.below(1 << 32);
     // Files of equal lengths are confused most easily.
     let len = if random.one_in(3) { random.within(1..3000) } else { LENS[random.below(LENS.len() as u64) as usize] };
     let is_upload = random.one_in(4);
-    let kinds = [Kind::Same, Kind::Same, Kind::Versions, Kind::Weak, Kind::Chunked];
-    let is_file = is_upload || !random.one_in(3);
-    let kind = if is_file { Kind::File } else { kinds[random.below(5) as usize] };
+    let kinds = focus.kinds();
+    let is_file = is_upload || focus.is_file(random);
+    let kind = if is_file { Kind::File } else { kinds[random.below(kinds.len() as u64) as usize] };
     Ask { resource: Resource { kind, file, len }, is_upload }
 }
 

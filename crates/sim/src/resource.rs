@@ -17,6 +17,10 @@ pub(crate) enum Kind {
     Weak,
     /// The same bytes at all origins, of a length that no head has.
     Chunked,
+    /// The same, as a stream of events.
+    Events,
+    /// The response is an upgrade, and both sides send bytes.
+    Tunnel,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,18 +35,25 @@ pub(crate) struct Resource {
 const VERSION_BLOCK: u64 = 512;
 
 impl Kind {
-    const NAMES: [(Self, &str); 5] = [
+    const NAMES: [(Self, &str); 7] = [
         (Self::File, "file"),
         (Self::Same, "same"),
         (Self::Versions, "versions"),
         (Self::Weak, "weak"),
         (Self::Chunked, "chunked"),
+        (Self::Events, "events"),
+        (Self::Tunnel, "tunnel"),
     ];
 
     /// Whether an origin that fails in the middle cuts the response, because no other can continue it, or may not have
     /// the same version.
     pub(crate) fn needs_its_origin(self) -> bool {
-        matches!(self, Self::Versions | Self::Weak | Self::Chunked)
+        !matches!(self, Self::File | Self::Same)
+    }
+
+    /// Whether no head has the length of its bytes.
+    pub(crate) fn has_no_len(self) -> bool {
+        matches!(self, Self::Chunked | Self::Events)
     }
 }
 
@@ -72,8 +83,14 @@ impl Resource {
     pub(crate) fn version_at(&self, origin: u64, restarts: u64) -> u64 {
         match self.kind {
             Kind::Versions | Kind::Weak => (origin + restarts) % 2,
-            Kind::File | Kind::Same | Kind::Chunked => 0,
+            _ => 0,
         }
+    }
+
+    /// What the client of a tunnel sends.
+    pub(crate) fn upload(&self) -> Self {
+        let file = self.file ^ 1 << 40;
+        Self { kind: self.kind, file, len: 1 + mix(file) % self.len }
     }
 
     /// These bytes of a version.

@@ -39,10 +39,22 @@ pub enum Sabotage {
     CutIsEnd,
     /// The target prepares the rest of a response from another version of the resource.
     PreparationNotCompared,
+    /// The owner of an anchored stream takes its failure for its end.
+    AnchoredFailureIsEnd,
+    /// The bytes for the client that follow those of the anchor do not move with the connection.
+    AnchoredPendingLost,
+    /// The client's bytes that the stream has not taken do not move with the connection.
+    AnchoredUnwrittenLost,
+    /// The new owner of an anchored stream begins at its start.
+    AnchoredOffsetLost,
+    /// The agent with the connection to the origin closes it when the client's connection has left.
+    AnchorLeaves,
+    /// A former owner answers the anchor by a reset, before the new one has attached.
+    MovedOwnerResets,
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 24] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -61,5 +73,11 @@ impl Sabotage {
         Self::OverlapNotSkipped,
         Self::CutIsEnd,
         Self::PreparationNotCompared,
+        Self::AnchoredFailureIsEnd,
+        Self::AnchoredPendingLost,
+        Self::AnchoredUnwrittenLost,
+        Self::AnchoredOffsetLost,
+        Self::AnchorLeaves,
+        Self::MovedOwnerResets,
     ];
 }

@@ -261,7 +261,7 @@ impl World {
             *starts += 1;
         } else {
             let origins = Origins::new(self.first_origin()..self.first_client(), self.conditions);
-            self.agents[node - 1] = Some(Agent::new(Site { network, node, ledger, sabotage, origins }));
+            self.agents[node - 1] = Some(Agent::new(Site::new((network, node), ledger, sabotage, origins)));
             self.exchange_key(node);
         }
     }
@@ -295,6 +295,11 @@ impl World {
                     self.network.violation(format!("client {number} was cut although no node failed"));
                 }
                 Some(_) => {}
+            }
+        }
+        for (node, agent) in (1..).zip(&self.agents) {
+            if agent.as_ref().is_some_and(|agent| !agent.is_idle()) {
+                self.network.violation(format!("agent {node} has a connection or a stream left"));
             }
         }
         if self.dispatcher.as_ref().is_some_and(|dispatcher| !dispatcher.is_idle()) {

@@ -47,6 +47,10 @@ fn add(total: &mut Figures, of_run: Figures) {
         handovers_refused,
         chunked,
         unavailable,
+        anchored,
+        attached,
+        came_back,
+        tunnels,
         records,
         complete,
         cut,
@@ -68,6 +72,10 @@ fn add(total: &mut Figures, of_run: Figures) {
     total.handovers_refused += handovers_refused;
     total.chunked += chunked;
     total.unavailable += unavailable;
+    total.anchored += anchored;
+    total.attached += attached;
+    total.came_back += came_back;
+    total.tunnels += tunnels;
     total.records += records;
     total.complete += complete;
     total.cut += cut;
@@ -83,7 +91,9 @@ fn the_invariants_hold() {
     let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
     assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
     let Figures { prepared, handovers, handovers_refused, cut_by_origins, chunked, .. } = figures;
-    assert!([prepared, handovers].iter().all(|count| *count > SEEDS / 3), "{figures:?}");
+    let Figures { anchored, attached, came_back, tunnels, .. } = figures;
+    let frequent = [prepared, handovers, anchored, attached, came_back, tunnels];
+    assert!(frequent.iter().all(|count| *count > SEEDS / 3), "{figures:?}");
     let rare = [with_skip, with_rest, cut, vanished, handovers_refused, cut_by_origins, chunked];
     assert!(rare.iter().all(|count| *count > SEEDS / 20), "{figures:?}");
 }

@@ -46,6 +46,8 @@ pub(super) enum Rest {
     /// Its bytes come with the connection.
     Shipped,
     Part(Resume, SiteBody),
+    /// Its bytes come from this anchor.
+    Anchored(NodeId),
 }
 
 impl Preparations {
@@ -54,14 +56,22 @@ impl Preparations {
     }
 
     /// Prepares for another agent. The preparation replaces an earlier one of the connection.
-    pub(super) fn on_prepare(&mut self, from: NodeId, connection: ConnectionId, number: u32, rest: &PreparedRest) {
+    pub(super) fn on_prepare(
+        &mut self,
+        from: NodeId,
+        connection: ConnectionId,
+        number: u32,
+        (rest, anchor): (&PreparedRest, NodeId),
+    ) {
         if !self.takes_old() {
             self.entries.retain(|entry| entry.connection != connection);
         }
         let rest = match rest {
             PreparedRest::Bytes => Preparing::Ready(Rest::Shipped),
             PreparedRest::Part(resume) => self.ask(resume),
-            PreparedRest::Anchored => Preparing::Refused,
+            // The real agent checks its link.
+            PreparedRest::Anchored if self.site.network.is_down(anchor) => Preparing::Refused,
+            PreparedRest::Anchored => Preparing::Ready(Rest::Anchored(anchor)),
         };
         let is_asked = matches!(rest, Preparing::Asked(..));
         let is_refused = matches!(rest, Preparing::Refused);

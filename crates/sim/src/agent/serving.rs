@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use tokio::io::AsyncWrite;
 use watari_connection::leaving::{InResponse, Leaving, Situation, Step as LeavingStep};
-use watari_connection::{Connection, End, Parts};
+use watari_connection::{Broken, Connection, Departure, End, Parts};
 use watari_http1::{Limits, Server};
+use watari_record::AlertDescription;
+use watari_stream::TlsStream;
 use watari_values::{ConnectionId, NodeName};
 use watari_wire::{AgentToDispatcher, Established, OPENED_LEN_MAX, TAIL_LEN_MAX};
 
 use super::ending::Ending;
+use super::open_response::{OpenResponse, OpenRest};
 use super::site::SiteService;
-use super::source::{Departure, OpenResponse};
+use super::source::Departure as Leaves;
+use super::tunnel::Tunnel;
 use super::{About, Owned, Site, Step, name, node, tls_info};
 use crate::message::Message;
 use crate::network::NodeId;
@@ -29,15 +33,29 @@ pub(crate) struct Serving {
     limit: Option<Duration>,
     /// When the end of the handshake is announced again. In `crates/agent` each new link repeats it.
     announces: Duration,
+    /// How often the connection was asked to leave.
+    asked: u64,
 }
 
 /// The time between two announcements.
 const ANNOUNCE: Duration = Duration::from_secs(1);
 
+/// The alert at the end of a stream that is cut.
+const ALERT: AlertDescription = AlertDescription::INTERNAL_ERROR;
+
 enum State {
     Http(Box<Connection<LegStream, SiteService>>),
-    /// HTTP is over, and `close_notify` is sent.
+    Tunnel(Box<OpenTunnel>),
+    /// HTTP is over, and an alert is sent.
     Closing(Box<LegStream>),
+}
+
+/// A connection that is a tunnel.
+struct OpenTunnel {
+    stream: LegStream,
+    service: SiteService,
+    http: Server,
+    tunnel: Box<Tunnel>,
 }
 
 impl Serving {
@@ -53,8 +71,14 @@ impl Serving {
         Self::in_state(site, about, State::Http(Box::new(http)))
     }
 
+    /// Serves on as a tunnel.
+    pub(crate) fn tunnel(site: Site, about: About, (stream, http): (LegStream, Server), tunnel: Box<Tunnel>) -> Self {
+        let service = site.service();
+        Self::in_state(site, about, State::Tunnel(Box::new(OpenTunnel { stream, service, http, tunnel })))
+    }
+
     fn in_state(site: Site, about: About, state: State) -> Self {
-        Self { site, about, state, leaving: Leaving::default(), limit: None, announces: Duration::ZERO }
+        Self { site, about, state, leaving: Leaving::default(), limit: None, announces: Duration::ZERO, asked: 0 }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {
@@ -66,6 +90,7 @@ impl Serving {
     }
 
     pub(crate) fn leave(&mut self, target: NodeName) {
+        self.asked += 1;
         self.leaving.on_leave(Some(target));
     }
 
@@ -89,10 +114,46 @@ impl Serving {
             Poll::Ready(End::Complete) => self.end(),
             Poll::Ready(End::Cut(broken)) => {
                 self.site.network.note(|| format!("{} cuts {}: {broken}", self.site.node, self.about.id));
-                Step::Gone
+                self.cut(&broken)
             }
-            Poll::Ready(End::Tunnel) | Poll::Pending => Step::Waits(Owned::Serving(self)),
+            Poll::Ready(End::Tunnel) => self.begin_tunnel(),
+            Poll::Pending => Step::Waits(Owned::Serving(self)),
         }
+    }
+
+    /// Continues as a tunnel after its response.
+    fn begin_tunnel(self) -> Step {
+        let Self { site, about, state, leaving, limit, announces, asked } = self;
+        let State::Http(http) = state else { return Step::Gone };
+        let Parts { stream, service, http, opened, .. } = http.into_parts();
+        let mut parts = stream.tls.into_parts();
+        parts.opened.splice(..0, opened);
+        let stream = LegStream::new(TlsStream::from_parts(parts));
+        let Some(tunnel) = service.agreed.take() else { return Step::Gone };
+        let state = State::Tunnel(Box::new(OpenTunnel { stream, service, http, tunnel }));
+        let serving = Self { site, about, state, leaving, limit, announces, asked };
+        Step::GoesOn(Owned::Serving(Box::new(serving)))
+    }
+
+    /// Ends the stream so that the client notices that it is cut.
+    fn cut(self, broken: &Broken) -> Step {
+        let Self { site, about, state, .. } = self;
+        if let Broken::Stream(_) = broken {
+            return Step::Gone;
+        }
+        let stream = match state {
+            State::Http(http) => http.into_parts().stream,
+            State::Tunnel(open) => open.stream,
+            State::Closing(_) => return Step::Gone,
+        };
+        let mut parts = stream.tls.into_parts();
+        let before = parts.connection.tx_sequence();
+        if parts.connection.is_write_closed() || parts.connection.seal_alert(ALERT, &mut parts.unsent).is_err() {
+            return Step::Gone;
+        }
+        site.ledger.seal(site.node, about.id, about.key, before..parts.connection.tx_sequence());
+        let state = State::Closing(Box::new(LegStream::new(TlsStream::from_parts(parts))));
+        Step::GoesOn(Owned::Serving(Box::new(Self::in_state(site, about, state))))
     }
 
     /// Records what was sealed since the sequence number was `before`. It counts from 0 under a new key.
@@ -127,6 +188,13 @@ impl Serving {
                 let _ = Pin::new(&mut http.stream_mut().tls).poll_flush(cx);
                 http.poll(cx)
             }
+            State::Tunnel(open) => {
+                let _ = Pin::new(&mut open.stream.tls).poll_flush(cx);
+                open.tunnel.poll(&mut open.stream, cx).map(|result| match result {
+                    Ok(()) => End::Complete,
+                    Err(error) => End::Cut(Broken::Source(error.to_string())),
+                })
+            }
             State::Closing(stream) => Pin::new(&mut **stream).poll_shutdown(cx).map(|_| End::Complete),
         }
     }
@@ -134,6 +202,7 @@ impl Serving {
     fn stream(&self) -> &LegStream {
         match &self.state {
             State::Http(http) => http.stream(),
+            State::Tunnel(open) => &open.stream,
             State::Closing(stream) => stream,
         }
     }
@@ -144,6 +213,10 @@ impl Serving {
         match state {
             State::Http(http) => {
                 let state = State::Closing(Box::new(http.into_parts().stream));
+                Step::GoesOn(Owned::Serving(Box::new(Self::in_state(site, about, state))))
+            }
+            State::Tunnel(open) => {
+                let state = State::Closing(Box::new(open.stream));
                 Step::GoesOn(Owned::Serving(Box::new(Self::in_state(site, about, state))))
             }
             State::Closing(stream) => {
@@ -160,27 +233,24 @@ impl Serving {
 
     /// The agent that the connection leaves for now, if it can. Otherwise does what it takes.
     fn next_target(&mut self) -> Option<(NodeName, Option<InResponse>)> {
-        let State::Http(http) = &mut self.state else { return None };
         let now = self.site.network.now();
         if self.limit.is_some_and(|limit| limit <= now) {
             self.limit = None;
             self.leaving.on_timeout();
         }
         loop {
-            let step = self.leaving.next(Situation {
-                departure: http.departure(),
-                is_idle: http.is_idle(),
-                is_flushed: http.is_flushed(),
-                request: http.requests(),
-            });
-            http.set_pace(self.leaving.pace());
+            let (situation, anchor) = self.situation()?;
+            let step = self.leaving.next(situation);
+            if let State::Http(http) = &mut self.state {
+                http.set_pace(self.leaving.pace());
+            }
             match step {
                 LeavingStep::Serve => return None,
                 LeavingStep::Report => {}
                 LeavingStep::Park(target, how) => return Some((target, how)),
                 LeavingStep::Prepare { target, number, rest, timeout } => {
                     let connection = self.about.id;
-                    self.site.send(node(&target), &Message::Prepare { connection, number, rest });
+                    self.site.send(node(&target), &Message::Prepare { connection, number, rest, anchor });
                     self.limit = Some(now + timeout);
                 }
                 LeavingStep::Wait { timeout } => self.limit = Some(now + timeout),
@@ -188,15 +258,48 @@ impl Serving {
         }
     }
 
+    /// What the connection needs to leave, and the agent that has the connection to the origin.
+    fn situation(&self) -> Option<(Situation, NodeId)> {
+        let (situation, anchored) = match &self.state {
+            State::Http(http) => {
+                let situation = Situation {
+                    departure: http.departure(),
+                    is_idle: http.is_idle(),
+                    is_flushed: http.is_flushed(),
+                    request: http.requests(),
+                };
+                (situation, http.responding().and_then(|responding| responding.body.anchored()))
+            }
+            State::Tunnel(open) => {
+                let departure = if open.tunnel.can_leave() { Departure::Events } else { Departure::Response };
+                // Each time that it is asked to leave, its target may be asked again.
+                let situation = Situation { departure, is_idle: false, is_flushed: true, request: self.asked };
+                (situation, open.tunnel.anchor().map(|(stream, _)| stream))
+            }
+            State::Closing(_) => return None,
+        };
+        Some((situation, anchored.map_or(self.site.node, |stream| node(stream.anchor()))))
+    }
+
     /// Gives the connection away, unless too much would have to travel.
     fn depart(self, target: &NodeName, how: Option<InResponse>) -> Step {
         let Self { site, about, state, .. } = self;
-        let State::Http(http) = state else { return Step::Gone };
-        let Parts { stream, service, http, opened, unwritten, responding } = http.into_parts();
-        let mut tls = stream.tls.into_parts();
-        tls.opened.splice(..0, opened);
-        let response = OpenResponse { service, http, unwritten, responding, how };
-        let departure = Departure::new(site, about, tls, response);
+        let (tls, response) = match state {
+            State::Http(http) => {
+                let Parts { stream, service, http, opened, unwritten, responding } = http.into_parts();
+                let mut tls = stream.tls.into_parts();
+                tls.opened.splice(..0, opened);
+                let rest = OpenRest::Response(responding.map(Box::new));
+                (tls, OpenResponse { service, http, unwritten, rest, how })
+            }
+            State::Tunnel(open) => {
+                let OpenTunnel { stream, service, http, tunnel } = *open;
+                let (unwritten, rest) = (Vec::new(), OpenRest::Tunnel(tunnel));
+                (stream.tls.into_parts(), OpenResponse { service, http, unwritten, rest, how })
+            }
+            State::Closing(_) => return Step::Gone,
+        };
+        let departure = Leaves::new(site, about, tls, response);
         if departure.opened.len() > OPENED_LEN_MAX || departure.unsent.len() > TAIL_LEN_MAX {
             return Step::Waits(Owned::Serving(Box::new(departure.stay())));
         }

@@ -13,16 +13,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, request, response};
 use http_body::{Body, Frame, SizeHint};
 use watari_connection::{Content, Interim, Service};
 use watari_handover::{Transfer, TransferConditions};
 use watari_http1::Refused;
+use watari_wire::ANCHORED_DATA_LEN_MAX;
 
 use self::exchange::{Exchange, Failure};
 use self::transfer::TransferBody;
 use super::Site;
+use super::anchors::AnchoredStream;
+use super::tunnel::Tunnel;
 use crate::file::{self, FileBody};
 use crate::network::NodeId;
 use crate::resource::{Kind, Resource, bytes, difference};
@@ -48,6 +51,8 @@ impl Origins {
 #[derive(Clone)]
 pub(crate) struct SiteService {
     pub(super) site: Site,
+    /// A tunnel, until the response that announces it has been sent.
+    pub(super) agreed: Rc<RefCell<Option<Box<Tunnel>>>>,
 }
 
 /// The body of a response.
@@ -56,6 +61,8 @@ pub(crate) enum SiteBody {
     /// An origin's response that stays with its origin.
     Origin(Box<OriginBody>),
     Transfer(Box<TransferBody>),
+    /// The bytes come from the anchor.
+    Anchored(AnchoredStream),
 }
 
 impl SiteService {
@@ -76,12 +83,19 @@ impl SiteService {
 
     /// Asks one origin after the other, until one answers.
     async fn forward(self, mut head: request::Parts) -> Response<SiteBody> {
-        head.headers.remove(CONNECTION);
+        let asks_upgrade = head.headers.contains_key(UPGRADE);
+        if !asks_upgrade {
+            head.headers.remove(CONNECTION);
+        }
         let mut origins: Vec<_> = self.site.origins.nodes.clone().collect();
         self.site.network.random(|random| random.shuffle(&mut origins));
         for origin in origins {
             let mut exchange = Exchange::new(&self.site, origin, &head);
             match poll_fn(|_| exchange.poll_head()).await {
+                Ok(response) if response.status == StatusCode::SWITCHING_PROTOCOLS => {
+                    *self.agreed.borrow_mut() = exchange.into_switched().map(|origin| Box::new(Tunnel::new(origin)));
+                    return Response::from_parts(response, self.empty());
+                }
                 Ok(response) => return self.relay(head, exchange, response),
                 Err(failure) => {
                     self.site.network.note(|| format!("{} asks {origin}: {failure}", self.site.node));
@@ -192,6 +206,21 @@ impl fmt::Debug for SiteBody {
     }
 }
 
+impl SiteBody {
+    /// A body whose bytes come from the anchor. The other direction of the stream ends.
+    pub(super) fn from_anchor(stream: AnchoredStream) -> Self {
+        stream.end();
+        Self::Anchored(stream)
+    }
+
+    pub(super) fn anchored(&self) -> Option<&AnchoredStream> {
+        match self {
+            Self::Anchored(stream) => Some(stream),
+            Self::File(_) | Self::Origin(_) | Self::Transfer(_) => None,
+        }
+    }
+}
+
 impl Body for SiteBody {
     type Data = Bytes;
     type Error = Failure;
@@ -201,6 +230,7 @@ impl Body for SiteBody {
             Self::File(body) => return Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Origin(body) => body.poll(),
             Self::Transfer(body) => body.poll(),
+            Self::Anchored(stream) => poll_anchored(stream),
         };
         data.map(|data| data.map(|data| data.map(Frame::data)))
     }
@@ -210,6 +240,7 @@ impl Body for SiteBody {
             Self::File(body) => body.is_end_stream(),
             Self::Origin(body) => body.is_over,
             Self::Transfer(body) => body.is_complete(),
+            Self::Anchored(_) => false,
         }
     }
 
@@ -218,6 +249,19 @@ impl Body for SiteBody {
             Self::File(body) => body.size_hint(),
             Self::Origin(body) => body.size_hint(),
             Self::Transfer(body) => SizeHint::with_exact(body.remaining()),
+            Self::Anchored(_) => SizeHint::new(),
         }
     }
+}
+
+fn poll_anchored(stream: &AnchoredStream) -> Poll<Option<Result<Bytes, Failure>>> {
+    let mut into = vec![0; ANCHORED_DATA_LEN_MAX];
+    stream.poll_read_into(&mut into).map(|read| match read {
+        Ok(0) => None,
+        Ok(read) => {
+            into.truncate(read);
+            Some(Ok(into.into()))
+        }
+        Err(error) => Some(Err(Failure(error.to_string()))),
+    })
 }

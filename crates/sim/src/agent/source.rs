@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use watari_connection::leaving::{InResponse, InResponseRest};
-use watari_connection::{Parts as HttpParts, Responding};
+use watari_connection::Parts as HttpParts;
 use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_http1::{Limits, Server};
 use watari_record::Fenced;
@@ -11,8 +10,9 @@ use watari_stream::{Parts, TlsStream};
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes};
 use watari_wire::{AgentToDispatcher, Cancel, Propose, REST_LEN_MAX, Rest, Ship};
 
+use super::anchors::AnchoredStream;
+use super::open_response::{OpenResponse, OpenRest};
 use super::serving::Serving;
-use super::site::{SiteBody, SiteService};
 use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node, tls_info};
 use crate::message::{Message, ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
@@ -33,6 +33,10 @@ pub(crate) struct Departure {
     pub(super) unsent: Vec<u8>,
     sent: u64,
     response: OpenResponse,
+    /// The rest of the response, as it is shipped.
+    rest: ResponseRest,
+    /// This agent's end, if it becomes the anchor of the response.
+    begun: Option<AnchoredStream>,
     digest: [u8; 32],
     read_to: Option<u64>,
     /// The end of the client's stream on the leg, if the dispatcher keeps the leg.
@@ -40,16 +44,6 @@ pub(crate) struct Departure {
     outcome: Option<Outcome>,
     retry: Duration,
     expires: Duration,
-}
-
-/// The state of HTTP, and a response in progress.
-pub(super) struct OpenResponse {
-    pub(super) service: SiteService,
-    pub(super) http: Server,
-    pub(super) unwritten: Vec<u8>,
-    pub(super) responding: Option<Responding<SiteBody>>,
-    /// How the response continues at the target. `None`: the connection is between two requests.
-    pub(super) how: Option<InResponse>,
 }
 
 enum Outcome {
@@ -60,7 +54,10 @@ enum Outcome {
 impl Departure {
     pub(super) fn new(site: Site, about: About, tls: Parts<Socket>, response: OpenResponse) -> Self {
         let now = site.network.now();
+        let (rest, begun) = response.ship(&site);
         Self {
+            rest,
+            begun,
             source: Source::new(about.last, REST_LEN_MAX as u64),
             about,
             fenced: tls.connection.fence(),
@@ -175,15 +172,10 @@ impl Departure {
             tail_offset: self.sent,
         };
         self.digest = ship.digest();
-        let OpenResponse { http, unwritten, responding, how, .. } = &self.response;
-        let pending = || responding.as_ref().map(|responding| responding.pending.clone()).unwrap_or_default();
-        let rest = match how.map(|how| how.rest) {
-            None => ResponseRest::None,
-            Some(InResponseRest::Prepared { skip }) => ResponseRest::Prepared { skip },
-            Some(InResponseRest::Bytes | InResponseRest::Anchored) => ResponseRest::Bytes(pending()),
-        };
+        let OpenResponse { http, unwritten, how, .. } = &self.response;
+        let rest = self.rest.clone();
         self.site.network.count(|figures| {
-            figures.within_responses += u64::from(responding.is_some());
+            figures.within_responses += u64::from(self.response.is_open());
             figures.with_skip += u64::from(matches!(rest, ResponseRest::Prepared { skip } if skip > 0));
             figures.with_tail += u64::from(!self.unsent.is_empty());
             figures.with_rest += u64::from(!self.unopened.is_empty());
@@ -222,12 +214,19 @@ impl Departure {
         match self.outcome {
             None => Step::Waits(Owned::Fenced(self)),
             Some(Outcome::Thawed) => Step::GoesOn(Owned::Serving(Box::new(self.stay()))),
-            // No byte of this connection is on its way.
-            Some(Outcome::Destroyed { moved: true }) if self.leg_kept == Some(self.rx_offset()) => {
-                Step::LegFree(self.leg)
-            }
-            Some(Outcome::Destroyed { .. }) => Step::Gone,
+            Some(Outcome::Destroyed { moved }) => self.leave(moved),
         }
+    }
+
+    /// The connection is at the target, or may be. Then the target may need its anchor.
+    fn leave(self, moved: bool) -> Step {
+        // No byte of this connection is on its way.
+        let is_free = moved && self.leg_kept == Some(self.rx_offset());
+        let Self { site, response, begun, leg, .. } = self;
+        if moved || begun.is_some() {
+            response.departs(&site, begun);
+        }
+        if is_free { Step::LegFree(leg) } else { Step::Gone }
     }
 
     /// Reads at most `max` bytes of the client's stream.
@@ -252,18 +251,18 @@ impl Departure {
         leg.reset_on_close();
         let parts = Parts { io: leg, connection: fenced.thaw(), opened, unopened, unsent, received, sent };
         let stream = LegStream::new(TlsStream::from_parts(parts));
-        if !response.is_open() {
-            return Serving::new(site, about, stream);
+        response.stays();
+        let is_open = response.is_open();
+        let OpenResponse { service, http, unwritten, rest, .. } = response;
+        match rest {
+            OpenRest::Tunnel(tunnel) => Serving::tunnel(site, about, (stream, http), tunnel),
+            OpenRest::Response(responding) if is_open => {
+                let responding = responding.map(|responding| *responding);
+                let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
+                Serving::within(site, about, parts)
+            }
+            OpenRest::Response(_) => Serving::new(site, about, stream),
         }
-        let OpenResponse { service, http, unwritten, responding, .. } = response;
-        Serving::within(site, about, HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding })
-    }
-}
-
-impl OpenResponse {
-    /// Whether a response is in progress.
-    fn is_open(&self) -> bool {
-        self.responding.is_some() || self.http.is_answering()
     }
 }
 

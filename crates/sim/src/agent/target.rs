@@ -11,13 +11,14 @@ use watari_http1::Server;
 use watari_record::Connection;
 use watari_stream::{Parts, TlsStream};
 use watari_values::{AbortReason, ConnectionId, Epoch};
-use watari_wire::{AgentToDispatcher, Held, Refused, Rest};
+use watari_wire::{AgentToDispatcher, AnchoredState, Held, Refused, Rest};
 
 use super::preparations::Rest as PreparedRest;
 use super::serving::Serving;
 use super::site::SiteBody;
 use super::source::import;
-use super::{About, HOLD, Site};
+use super::tunnel::Tunnel;
+use super::{About, HOLD, Site, name};
 use crate::message::{ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
@@ -36,9 +37,20 @@ pub(crate) struct Arrival {
     tail_offset: u64,
     http: Option<Server>,
     unwritten: Vec<u8>,
-    responding: Option<Responding<SiteBody>>,
+    rest: Continued,
     digest: [u8; 32],
     expires: Duration,
+}
+
+/// What follows in a response, or in a tunnel.
+enum Continued {
+    Nothing,
+    Response(Responding<SiteBody>),
+    /// These bytes, and then those of the anchor, once this agent is the owner.
+    Anchored {
+        state: AnchoredState,
+        pending: Bytes,
+    },
 }
 
 impl Arrival {
@@ -46,11 +58,11 @@ impl Arrival {
     pub(super) fn hold(site: &Site, shipped: &Shipped, prepared: Option<PreparedRest>) -> Option<Self> {
         let Shipped { ship, http, unwritten, rest, key, .. } = shipped;
         let response = match http.as_ref().map(|http| import(http)) {
-            None => Some((None, None)),
+            None => Some((None, Continued::Nothing)),
             Some(http) => http.and_then(|http| continuation(site, http, rest, prepared)),
         };
         let connection = Connection::import(ship.state.as_slice()).ok();
-        let (Some(mut connection), Some((http, responding))) = (connection, response) else {
+        let (Some(mut connection), Some((http, rest))) = (connection, response) else {
             let (connection, epoch, reason) = (ship.connection, ship.epoch, AbortReason::BadState);
             site.send_to_dispatcher(AgentToDispatcher::Refused(Refused { connection, epoch, reason }));
             return None;
@@ -70,7 +82,7 @@ impl Arrival {
             tail_offset: ship.tail_offset,
             http,
             unwritten: unwritten.clone(),
-            responding,
+            rest,
             digest: ship.digest(),
             expires: site.network.now() + HOLD,
             site: site.clone(),
@@ -141,8 +153,20 @@ impl Arrival {
         };
         let stream = LegStream::new(TlsStream::from_parts(parts));
         let Some(http) = self.http else { return Serving::new(self.site, self.about, stream) };
-        let service = self.site.service();
-        let (unwritten, responding) = (self.unwritten, self.responding);
+        let responding = match self.rest {
+            Continued::Nothing => None,
+            Continued::Response(responding) => Some(responding),
+            Continued::Anchored { state, pending } => {
+                let anchored = self.site.anchors.attach(self.about.tenure, &state);
+                if http.is_tunnel() {
+                    let tunnel = Box::new(Tunnel::anchored(anchored, pending));
+                    return Serving::tunnel(self.site, self.about, (stream, http), tunnel);
+                }
+                let body = SiteBody::from_anchor(anchored);
+                Some(Responding { body, position: 0, pending, skip: 0, resume: None, is_events: true })
+            }
+        };
+        let (service, unwritten) = (self.site.service(), self.unwritten);
         let parts = HttpParts { stream, service, http, opened: Vec::new(), unwritten, responding };
         Serving::within(self.site, self.about, parts)
     }
@@ -170,11 +194,16 @@ fn continuation(
     http: Server,
     rest: &ResponseRest,
     prepared: Option<PreparedRest>,
-) -> Option<(Option<Server>, Option<Responding<SiteBody>>)> {
+) -> Option<(Option<Server>, Continued)> {
     let (body, pending, skip, resume) = match (rest, prepared?) {
         (ResponseRest::Bytes(bytes), _) => (site.service().empty(), bytes.clone(), 0, None),
         (ResponseRest::Prepared { skip }, PreparedRest::Part(resume, body)) => {
             (body, Bytes::new(), *skip, Some(resume))
+        }
+        (ResponseRest::Anchored { state, pending }, PreparedRest::Anchored(anchor)) if state.anchor == name(anchor) => {
+            let fits = http.is_tunnel() || http.content_left().is_none();
+            let rest = Continued::Anchored { state: state.clone(), pending: pending.clone() };
+            return fits.then_some((Some(http), rest));
         }
         _ => return None,
     };
@@ -185,7 +214,7 @@ fn continuation(
     }
     let skip = if site.sabotage == Some(Sabotage::NothingSkipped) { 0 } else { skip };
     let responding = Responding { body, position: 0, pending, skip, resume, is_events: false };
-    Some((Some(http), Some(responding)))
+    Some((Some(http), Continued::Response(responding)))
 }
 
 /// The broken target: seals a piece before the decision.

@@ -15,6 +15,8 @@ pub(super) struct Responses {
     input: Vec<u8>,
     /// The response in progress, once its head has come.
     body: Option<Body>,
+    /// No origin has answered the last request.
+    pub(super) is_unavailable: bool,
 }
 
 struct Body {
@@ -28,11 +30,16 @@ struct Body {
 
 impl Responses {
     pub(super) fn new(network: Network, number: u64) -> Self {
-        Self { network, number, input: Vec::new(), body: None }
+        Self { network, number, input: Vec::new(), body: None, is_unavailable: false }
     }
 
     pub(super) fn push(&mut self, plaintext: &[u8]) {
         self.input.extend_from_slice(plaintext);
+    }
+
+    /// The bytes that follow the last response.
+    pub(super) fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.input)
     }
 
     /// Whether all that has come was checked.
@@ -43,6 +50,7 @@ impl Responses {
     /// Checks what has come of the response to `ask`. Returns the number of bytes of its content, and whether it is
     /// complete.
     pub(super) fn take(&mut self, ask: &Ask) -> (u64, bool) {
+        self.is_unavailable = false;
         if self.body.is_none() && !self.take_head(ask) {
             return (0, false);
         }
@@ -92,10 +100,12 @@ impl Responses {
         let content = match (ask.is_upload, ask.resource.kind) {
             _ if is_unavailable => len.map(Content::Length),
             (true, _) => head.starts_with("http/1.1 204 ").then_some(Content::None),
-            (false, Kind::Chunked) => field("transfer-encoding").map(|_| Content::Chunked),
+            (false, Kind::Tunnel) => field("upgrade").map(|_| Content::None),
+            (false, kind) if kind.has_no_len() => field("transfer-encoding").map(|_| Content::Chunked),
             (false, _) => len.filter(|len| *len == ask.resource.len).map(Content::Length),
         };
-        let is_right = is_unavailable || ask.is_upload || head.starts_with("http/1.1 200 ");
+        let status = if ask.resource.kind == Kind::Tunnel { "http/1.1 101 " } else { "http/1.1 200 " };
+        let is_right = is_unavailable || ask.is_upload || head.starts_with(status);
         let Some(content) = content.filter(|_| is_right) else {
             self.violation(&format!("got another head: {head}"));
             return false;
@@ -104,15 +114,17 @@ impl Responses {
         true
     }
 
-    fn on_end(&self, ask: &Ask, body: &Body) {
+    fn on_end(&mut self, ask: &Ask, body: &Body) {
         if body.is_unavailable {
+            self.is_unavailable = true;
             return self.network.count(|figures| figures.unavailable += 1);
         }
-        let len = if ask.is_upload { 0 } else { ask.resource.len };
+        let has_content = !ask.is_upload && ask.resource.kind != Kind::Tunnel;
+        let len = if has_content { ask.resource.len } else { 0 };
         if body.position != len {
             self.violation(&format!("got {} of {len} bytes of {}", body.position, ask.resource.path()));
         }
-        self.network.count(|figures| figures.chunked += u64::from(ask.resource.kind == Kind::Chunked));
+        self.network.count(|figures| figures.chunked += u64::from(ask.resource.kind.has_no_len()));
     }
 
     fn violation(&self, what: &str) {

@@ -9,6 +9,7 @@ use http::{request, response};
 use watari_http1::{Client, ContentSize, Limits, Next};
 
 use super::Site;
+use crate::agent::tunnel::OriginStream;
 use crate::network::{NodeId, Reset};
 use crate::socket::Socket;
 
@@ -141,6 +142,13 @@ impl Exchange {
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
             }
         }
+    }
+
+    /// The connection after a 101.
+    pub(super) fn into_switched(mut self) -> Option<OriginStream> {
+        let is_switched = self.state.next_exchange() == Some(Next::Tunnel);
+        let socket = self.socket.take().filter(|_| is_switched)?;
+        Some(OriginStream { socket, ahead: self.input.into() })
     }
 
     /// Keeps the connection for another exchange, if that is possible.
