@@ -6,6 +6,7 @@
 //! | here | there |
 //! | --- | --- |
 //! | this file | `accept/legs.rs`, `node` |
+//! | `handshaking` | `connection/handshake.rs` |
 //! | `serving` | `connection/http1.rs` |
 //! | `site`, `open_response` | `connection/site_service.rs`, `crates/proxy` |
 //! | `preparations`, `tunnel` | the files of that name in `connection` |
@@ -14,6 +15,7 @@
 
 mod anchors;
 mod ending;
+mod handshaking;
 mod open_response;
 mod owned;
 mod preparations;
@@ -30,16 +32,14 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use watari_handoff::{SourceEvent, TargetEvent};
-use watari_record::Side;
-use watari_stream::{Parts, TlsStream};
-use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
+use watari_values::{ConnectionId, NodeName};
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, LegVerifier, PREFACE_LEN_MAX};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, LegKept, LegKey};
 
 use self::anchors::Anchors;
+use self::handshaking::Handshaking;
 use self::owned::{About, Owned, Step};
 use self::preparations::Preparations;
-use self::serving::Serving;
 pub(crate) use self::site::Origins;
 use self::site::SiteService;
 use self::target::Arrival;
@@ -49,7 +49,6 @@ use crate::message::Message;
 use crate::network::{Network, NodeId};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
-use crate::tls::{LegStream, established};
 
 /// The dispatcher's node.
 pub(crate) const DISPATCHER: NodeId = 0;
@@ -72,10 +71,6 @@ pub(crate) struct Site {
     pub(crate) anchors: Rc<Anchors>,
     /// What this agent relays as an anchor.
     relays: Rc<RefCell<Vec<AnchorRelay>>>,
-}
-
-fn tls_info() -> TlsInfo {
-    TlsInfo { version: 0x0304, suite: 0x1301, alpn: Vec::new(), server_name: None, resumed: false }
 }
 
 /// The address of a client, for prefaces.
@@ -219,7 +214,7 @@ impl Agent {
     fn on_ship(&mut self, from: NodeId, shipped: &crate::message::Shipped) {
         let (id, epoch) = (shipped.ship.connection, shipped.ship.epoch);
         let is_held = self.held.iter().any(|arrival| arrival.id() == id && arrival.epoch() >= epoch);
-        let is_owned = self.owned.iter().any(|owned| owned.about().id == id && owned.about().last >= epoch);
+        let is_owned = self.owned.iter().map(Owned::identity).any(|(owned, last)| owned == id && last >= epoch);
         if is_held || is_owned {
             return;
         }
@@ -301,16 +296,10 @@ impl Agent {
         let id = preface.connection;
         match &preface.kind {
             Kind::New { bulk } => {
-                let connection = established(u64::from(preface.client.port()), Side::Server);
-                let parts =
-                    Parts { unopened: surplus.to_vec(), received: surplus.len() as u64, ..Parts::new(leg, connection) };
-                let about = About { id, client: preface.client, tenure: Epoch(0), last: Epoch(0), key: 0 };
-                let stream = LegStream::new(TlsStream::from_parts(parts));
-                let mut serving = Serving::new(self.site.clone(), about, stream);
-                if let Some(target) = bulk.clone().filter(|target| *target != name(self.site.node)) {
-                    serving.leave(target);
-                }
-                self.owned.push(Owned::Serving(Box::new(serving)));
+                let bulk = bulk.clone().filter(|target| *target != name(self.site.node));
+                let about = (id, preface.client);
+                let handshaking = Handshaking::new(self.site.clone(), about, bulk, leg, surplus);
+                self.owned.push(Owned::Handshaking(Box::new(handshaking)));
             }
             Kind::Commit { rx_offset, tail_offset } => {
                 let (epoch, rx_offset, tail_offset) = (preface.epoch, *rx_offset, *tail_offset);

@@ -1,5 +1,6 @@
 //! A client: it asks for resources and checks every byte.
 
+mod handshake;
 mod responses;
 mod tunnel;
 
@@ -8,16 +9,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustls::client::Resumption;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use watari_record::Side;
-use watari_stream::TlsStream;
 
+pub(crate) use self::handshake::Offer;
+use self::handshake::{Handshake, Step, Stream};
 use self::responses::Responses;
 use self::tunnel::Tunnel;
 use crate::network::{Network, NodeId};
 use crate::resource::{Kind, Resource, bytes};
 use crate::socket::Socket;
-use crate::tls::established;
 
 /// How a client behaves.
 #[derive(Clone)]
@@ -33,6 +34,7 @@ pub(crate) struct Habits {
     pub(crate) reads: (usize, Duration),
     /// The client reads nothing for this long, once, after so many bytes of content.
     pub(crate) stall: Option<(u64, Duration)>,
+    pub(crate) offer: Offer,
     /// The pause before each request.
     pub(crate) pause: Duration,
 }
@@ -59,7 +61,8 @@ pub(crate) struct Client {
     node: NodeId,
     number: u64,
     /// `None` after the end.
-    tls: Option<TlsStream<Socket>>,
+    tls: Option<Box<Stream>>,
+    handshake: Option<Box<Handshake>>,
     habits: Habits,
     /// The request whose response is read.
     current: usize,
@@ -89,14 +92,15 @@ enum State {
 
 impl Client {
     pub(crate) fn new(network: Network, node: NodeId, number: u64, socket: Socket, habits: Habits) -> Self {
-        let tls = TlsStream::new(socket, established(number, Side::Client));
+        let handshake = Handshake::new(socket, habits.offer, Resumption::disabled(), habits.pause.is_zero());
         let state = State::Pausing(network.now() + habits.pause);
         Self {
             responses: Responses::new(network.clone(), number),
             network,
             node,
             number,
-            tls: Some(tls),
+            tls: None,
+            handshake: Some(Box::new(handshake)),
             habits,
             current: 0,
             begun: 0,
@@ -131,6 +135,9 @@ impl Client {
 
     /// Returns whether more may be possible at once.
     fn step_once(&mut self) -> bool {
+        if !self.step_handshake() {
+            return false;
+        }
         let now = self.network.now();
         if let State::Pausing(until) = self.state {
             if let Some(left) = until.checked_sub(now).filter(|left| !left.is_zero()) {
@@ -150,7 +157,7 @@ impl Client {
             self.end(Fate::Complete);
             return false;
         }
-        if self.is_read() && self.tls.as_ref().is_some_and(|tls| tls.io().is_reset()) {
+        if self.is_read() && self.tls.as_ref().is_some_and(|tls| tls.io().socket.is_reset()) {
             self.end(Fate::Cut);
             return false;
         }
@@ -158,6 +165,24 @@ impl Client {
             return false;
         }
         self.read()
+    }
+
+    /// Returns whether the handshake is done.
+    fn step_handshake(&mut self) -> bool {
+        let Some(handshake) = self.handshake.take() else { return true };
+        match handshake.step() {
+            Step::Waits(handshake) => self.handshake = Some(handshake),
+            Step::Done(stream, _kind) => {
+                self.tls = Some(stream);
+                return true;
+            }
+            Step::Cut => self.end(Fate::Cut),
+            Step::Failed(cause) => {
+                self.network.violation(format!("the handshake of client {} failed: {cause}", self.number));
+                self.end(Fate::Cut);
+            }
+        }
+        false
     }
 
     fn begin(&mut self) {
@@ -195,7 +220,7 @@ impl Client {
         let Some(tls) = &mut self.tls else { return };
         let mut cx = Context::from_waker(Waker::noop());
         while !self.unsent.is_empty() {
-            let Poll::Ready(Ok(taken)) = Pin::new(&mut *tls).poll_write(&mut cx, &self.unsent) else { break };
+            let Poll::Ready(Ok(taken)) = Pin::new(&mut **tls).poll_write(&mut cx, &self.unsent) else { break };
             self.unsent.drain(..taken);
         }
         let is_last = self.begun == self.habits.requests.len() && self.unsent.is_empty();
@@ -205,9 +230,9 @@ impl Client {
             _ => half_closes && is_last,
         };
         if !ends {
-            let _ = Pin::new(&mut *tls).poll_flush(&mut cx);
-        } else if !self.has_ended && Pin::new(&mut *tls).poll_shutdown(&mut cx).is_ready() {
-            tls.io().shut_down();
+            let _ = Pin::new(&mut **tls).poll_flush(&mut cx);
+        } else if !self.has_ended && Pin::new(&mut **tls).poll_shutdown(&mut cx).is_ready() {
+            tls.io().socket.shut_down();
             self.has_ended = true;
         }
     }
@@ -218,7 +243,7 @@ impl Client {
         let mut cx = Context::from_waker(Waker::noop());
         let mut buffer = vec![0; len_max];
         let mut read = ReadBuf::new(&mut buffer);
-        match Pin::new(tls).poll_read(&mut cx, &mut read) {
+        match Pin::new(&mut **tls).poll_read(&mut cx, &mut read) {
             Poll::Pending => return false,
             Poll::Ready(Ok(())) if read.filled().is_empty() => self.on_clean_end(),
             Poll::Ready(Ok(())) => {
@@ -337,7 +362,7 @@ impl Client {
         if let Some(tls) = self.tls.take()
             && fate != Fate::Vanished
         {
-            tls.into_parts().io.fin_on_close();
+            tls.into_parts().io.socket.fin_on_close();
         }
         self.fate = Some(fate);
     }

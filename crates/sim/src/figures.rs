@@ -42,6 +42,8 @@ pub struct Figures {
     pub came_back: u64,
     /// Tunnels that were complete in both directions.
     pub tunnels: u64,
+    /// Handshakes that were done.
+    pub handshakes: u64,
     pub records: u64,
     pub complete: u64,
     pub cut: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use watari_handover::{Equality, TransferConditions};
 
-use crate::client::{Ask, Habits};
+use crate::client::{Ask, Habits, Offer};
 use crate::network::{Disturbance, Links, NodeId};
 use crate::origin::OriginHabits;
 use crate::random::Random;
@@ -191,9 +191,10 @@ fn habits(random: &mut Random, focus: Focus) -> Habits {
         pipelines: random.one_in(3),
         half_closes: random.one_in(4),
         updates_keys: random.one_in(4),
+        offer: Offer { suite: Offer::SUITES[random.below(Offer::SUITES.len() as u64) as usize] },
         reads,
         stall,
-        pause: random.millis(0..300),
+        pause: if random.one_in(2) { Duration::ZERO } else { random.millis(0..300) },
     }
 }
 

@@ -51,10 +51,12 @@ pub enum Sabotage {
     AnchorLeaves,
     /// A former owner answers the anchor by a reset, before the new one has attached.
     MovedOwnerResets,
+    /// The agent loses what came together with the end of the handshake.
+    FirstRequestLost,
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -79,5 +81,6 @@ impl Sabotage {
         Self::AnchoredOffsetLost,
         Self::AnchorLeaves,
         Self::MovedOwnerResets,
+        Self::FirstRequestLost,
     ];
 }

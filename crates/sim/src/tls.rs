@@ -1,4 +1,4 @@
-//! The TLS layer of both ends, after a handshake that the simulation leaves out.
+//! The TLS layer of an agent after the handshake.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,30 +6,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use watari_connection::Plaintext;
-use watari_record::{CipherSuite, Connection, Direction, DirectionSecret, Secrets, Side};
 use watari_stream::TlsStream;
-use zeroize::Zeroizing;
 
-use crate::random::mix;
 use crate::socket::Socket;
-
-const SUITE: CipherSuite = CipherSuite::TLS_AES_128_GCM_SHA256;
-
-/// The length of its traffic secrets, in bytes.
-const SECRET_LEN: u64 = 32;
-
-/// One end's record layer right after the handshake of a client.
-pub(crate) fn established(client: u64, side: Side) -> Connection {
-    let direction = |sealer: u64| {
-        let secret = (0..SECRET_LEN).map(|at| mix(client << 16 | sealer << 8 | at) as u8).collect::<Vec<_>>();
-        Direction { sequence: 0, secret: DirectionSecret::Tls13(Zeroizing::new(secret)) }
-    };
-    let (tx, rx) = match side {
-        Side::Client => (direction(0), direction(1)),
-        Side::Server => (direction(1), direction(0)),
-    };
-    Connection::new(Secrets { side, suite: SUITE, tx, rx }).expect("the lengths fit the suite")
-}
 
 /// The stream of a connection at its agent.
 pub(crate) struct LegStream {

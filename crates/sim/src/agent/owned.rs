@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::task::Context;
 use std::time::Duration;
 
-use watari_values::{ConnectionId, Epoch};
+use watari_values::{ConnectionId, Epoch, TlsInfo};
 
 use super::ending::Ending;
+use super::handshaking::Handshaking;
 use super::serving::Serving;
 use super::source::Departure;
 use crate::socket::Socket;
@@ -23,10 +24,12 @@ pub(crate) struct About {
     pub(crate) last: Epoch,
     /// How often this end has changed its key.
     pub(crate) key: u64,
+    pub(crate) tls: TlsInfo,
 }
 
 /// A connection that this agent owns.
 pub(super) enum Owned {
+    Handshaking(Box<Handshaking>),
     Serving(Box<Serving>),
     Fenced(Box<Departure>),
     Ending(Box<Ending>),
@@ -44,16 +47,20 @@ pub(super) enum Step {
 }
 
 impl Owned {
-    pub(super) fn about(&self) -> &About {
-        match self {
+    /// The connection, and the last epoch used for it.
+    pub(super) fn identity(&self) -> (ConnectionId, Epoch) {
+        let about = match self {
+            Self::Handshaking(handshaking) => return (handshaking.id, Epoch(0)),
             Self::Serving(serving) => &serving.about,
             Self::Fenced(departure) => &departure.about,
             Self::Ending(ending) => &ending.about,
-        }
+        };
+        (about.id, about.last)
     }
 
     pub(super) fn deadline(&self) -> Duration {
         match self {
+            Self::Handshaking(handshaking) => handshaking.deadline(),
             Self::Serving(serving) => serving.deadline(),
             Self::Fenced(departure) => departure.deadline(),
             Self::Ending(ending) => ending.deadline(),
@@ -64,6 +71,7 @@ impl Owned {
     pub(super) fn step(mut self, cx: &mut Context<'_>) -> (Option<Self>, Option<Socket>) {
         loop {
             let step = match self {
+                Self::Handshaking(handshaking) => handshaking.step(),
                 Self::Serving(serving) => serving.step(cx),
                 Self::Fenced(departure) => departure.step(),
                 Self::Ending(ending) => ending.step(),

@@ -18,7 +18,7 @@ use super::open_response::{OpenResponse, OpenRest};
 use super::site::SiteService;
 use super::source::Departure as Leaves;
 use super::tunnel::Tunnel;
-use super::{About, Owned, Site, Step, name, node, tls_info};
+use super::{About, Owned, Site, Step, name, node};
 use crate::message::Message;
 use crate::network::NodeId;
 use crate::tls::LegStream;
@@ -169,7 +169,7 @@ impl Serving {
         let now = self.site.network.now();
         if now >= self.announces {
             self.announces = now + ANNOUNCE;
-            let established = Established { connection: self.about.id, tls: tls_info() };
+            let established = Established { connection: self.about.id, tls: self.about.tls.clone() };
             self.site.send_to_dispatcher(AgentToDispatcher::Established(established));
         }
     }

@@ -13,7 +13,7 @@ use watari_wire::{AgentToDispatcher, Cancel, Propose, REST_LEN_MAX, Rest, Ship};
 use super::anchors::AnchoredStream;
 use super::open_response::{OpenResponse, OpenRest};
 use super::serving::Serving;
-use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node, tls_info};
+use super::{About, DISPATCHER, FENCE, Owned, RETRY, Site, Step, name, node};
 use crate::message::{Message, ResponseRest, Shipped};
 use crate::sabotage::Sabotage;
 use crate::socket::Socket;
@@ -159,7 +159,7 @@ impl Departure {
             epoch,
             dispatcher: name(DISPATCHER),
             state: SecretBytes::new(self.fenced.state().to_vec()),
-            tls: tls_info(),
+            tls: self.about.tls.clone(),
             client_certificate: None,
             client: self.about.client,
             server: self.about.client,

@@ -74,7 +74,14 @@ impl Arrival {
         let mut arrival = Self {
             target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, &mut actions),
             connection,
-            about: About { id: ship.connection, client: ship.client, tenure: ship.epoch, last: ship.epoch, key: *key },
+            about: About {
+                id: ship.connection,
+                client: ship.client,
+                tenure: ship.epoch,
+                last: ship.epoch,
+                key: *key,
+                tls: ship.tls.clone(),
+            },
             opened: ship.opened.as_slice().to_vec(),
             unopened: ship.rest.as_slice().to_vec(),
             tail: ship.tail.clone(),
