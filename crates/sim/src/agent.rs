@@ -10,6 +10,7 @@
 //! | `serving` | `connection/http1.rs` |
 //! | `site`, `open_response` | `connection/site_service.rs`, `crates/proxy` |
 //! | `preparations`, `tunnel` | the files of that name in `connection` |
+//! | `sessions` | `sessions` |
 //! | `anchors` | `handoff/anchors.rs`, `handoff/anchored_stream.rs` |
 //! | `source`, `target`, `ending` | the files of that name in `handoff` |
 
@@ -20,6 +21,7 @@ mod open_response;
 mod owned;
 mod preparations;
 mod serving;
+mod sessions;
 mod site;
 mod source;
 mod target;
@@ -40,6 +42,7 @@ use self::anchors::Anchors;
 use self::handshaking::Handshaking;
 use self::owned::{About, Owned, Step};
 use self::preparations::Preparations;
+pub(crate) use self::sessions::{Mode, SessionNames, Sessions, Sharing};
 pub(crate) use self::site::Origins;
 use self::site::SiteService;
 use self::target::Arrival;
@@ -68,6 +71,7 @@ pub(crate) struct Site {
     pub(crate) ledger: Ledger,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) origins: Origins,
+    pub(crate) sessions: Rc<Sessions>,
     pub(crate) anchors: Rc<Anchors>,
     /// What this agent relays as an anchor.
     relays: Rc<RefCell<Vec<AnchorRelay>>>,
@@ -118,6 +122,14 @@ impl Agent {
         self.verifier.rotate(&name(DISPATCHER), key);
     }
 
+    pub(crate) fn link_up(&self, agent: NodeId) {
+        self.site.sessions.link_up(agent);
+    }
+
+    pub(crate) fn link_down(&self, agent: NodeId) {
+        self.site.sessions.link_down(agent);
+    }
+
     pub(crate) fn accept(&mut self, leg: Socket) {
         self.unidentified.push((leg, Vec::new()));
     }
@@ -143,6 +155,9 @@ impl Agent {
                 }
             }
             Message::ToAgent(message) => self.on_order(message),
+            Message::TicketSeeds(seeds) => self.site.sessions.on_seeds(from, seeds),
+            Message::TicketSeedWanted(seed) => self.site.sessions.on_wanted(from, *seed),
+            Message::Session(message) => self.site.sessions.on_session_message(from, message),
             Message::Anchored(message) => self.site.anchors.on_message(from, message),
             Message::ToDispatcher(_) => {}
         }
@@ -225,6 +240,7 @@ impl Agent {
 
     /// Continues all connections as far as possible.
     pub(crate) fn step(&mut self) {
+        self.site.sessions.step();
         self.read_prefaces();
         let mut cx = Context::from_waker(Waker::noop());
         let owned = std::mem::take(&mut self.owned);
@@ -263,7 +279,10 @@ impl Agent {
     fn schedule_wake(&mut self) {
         let now = self.site.network.now();
         let deadlines = self.owned.iter().map(Owned::deadline).chain(self.held.iter().map(Arrival::deadline));
-        let Some(first) = deadlines.chain(self.site.anchors.deadline()).min() else { return };
+        let Some(first) = deadlines.chain(self.site.anchors.deadline()).chain(self.site.sessions.deadline()).min()
+        else {
+            return;
+        };
         if self.wakes.is_none_or(|wakes| wakes <= now || first < wakes) {
             self.wakes = Some(first);
             self.site.network.wake_in(self.site.node, first.saturating_sub(now));
@@ -324,9 +343,10 @@ impl Site {
         ledger: Ledger,
         sabotage: Option<Sabotage>,
         origins: Origins,
+        sessions: Rc<Sessions>,
     ) -> Self {
         let anchors = Anchors::new(network.clone(), node, sabotage);
-        Self { network, node, ledger, sabotage, origins, anchors, relays: Rc::default() }
+        Self { network, node, ledger, sabotage, origins, sessions, anchors, relays: Rc::default() }
     }
 
     fn service(&self) -> SiteService {

@@ -1,17 +1,24 @@
 //! A client: it asks for resources and checks every byte.
 
+mod cache;
+mod habits;
 mod handshake;
 mod responses;
 mod tunnel;
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustls::HandshakeKind;
 use rustls::client::Resumption;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use self::cache::ConnectionCache;
+pub(crate) use self::cache::SessionCache;
+pub(crate) use self::habits::{Ask, Fate, Habits};
 pub(crate) use self::handshake::Offer;
 use self::handshake::{Handshake, Step, Stream};
 use self::responses::Responses;
@@ -20,42 +27,6 @@ use crate::network::{Network, NodeId};
 use crate::resource::{Kind, Resource, bytes};
 use crate::socket::Socket;
 
-/// How a client behaves.
-#[derive(Clone)]
-pub(crate) struct Habits {
-    pub(crate) requests: Vec<Ask>,
-    /// The client sends each request without waiting for the response before it.
-    pub(crate) pipelines: bool,
-    /// The client ends its stream behind the last request, and reads on.
-    pub(crate) half_closes: bool,
-    /// The client changes its keys after each response, and asks the agent for new ones.
-    pub(crate) updates_keys: bool,
-    /// The most bytes of one read, and the pause after it.
-    pub(crate) reads: (usize, Duration),
-    /// The client reads nothing for this long, once, after so many bytes of content.
-    pub(crate) stall: Option<(u64, Duration)>,
-    pub(crate) offer: Offer,
-    /// The pause before each request.
-    pub(crate) pause: Duration,
-}
-
-/// One request of a client.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) resource: Resource,
-    pub(crate) is_upload: bool,
-}
-
-/// How a connection ended for its client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Complete,
-    /// The end was no clean one.
-    Cut,
-    /// The client has reset the connection.
-    Vanished,
-}
-
 pub(crate) struct Client {
     network: Network,
     node: NodeId,
@@ -63,6 +34,7 @@ pub(crate) struct Client {
     /// `None` after the end.
     tls: Option<Box<Stream>>,
     handshake: Option<Box<Handshake>>,
+    cache: Arc<ConnectionCache>,
     habits: Habits,
     /// The request whose response is read.
     current: usize,
@@ -91,8 +63,15 @@ enum State {
 }
 
 impl Client {
-    pub(crate) fn new(network: Network, node: NodeId, number: u64, socket: Socket, habits: Habits) -> Self {
-        let handshake = Handshake::new(socket, habits.offer, Resumption::disabled(), habits.pause.is_zero());
+    pub(crate) fn new(
+        network: Network,
+        (node, number): (NodeId, u64),
+        socket: Socket,
+        habits: Habits,
+        sessions: &Arc<SessionCache>,
+    ) -> Self {
+        let cache = ConnectionCache::new(sessions);
+        let handshake = Handshake::new(socket, habits.offer, Resumption::store(cache.clone()), habits.pause.is_zero());
         let state = State::Pausing(network.now() + habits.pause);
         Self {
             responses: Responses::new(network.clone(), number),
@@ -101,6 +80,7 @@ impl Client {
             number,
             tls: None,
             handshake: Some(Box::new(handshake)),
+            cache,
             habits,
             current: 0,
             begun: 0,
@@ -172,7 +152,8 @@ impl Client {
         let Some(handshake) = self.handshake.take() else { return true };
         match handshake.step() {
             Step::Waits(handshake) => self.handshake = Some(handshake),
-            Step::Done(stream, _kind) => {
+            Step::Done(stream, kind) => {
+                self.check_resumption(kind);
                 self.tls = Some(stream);
                 return true;
             }
@@ -183,6 +164,18 @@ impl Client {
             }
         }
         false
+    }
+
+    fn check_resumption(&self, kind: HandshakeKind) {
+        let (has_offered, is_resumed) = (self.cache.has_offered(), kind == HandshakeKind::Resumed);
+        self.network.count(|figures| {
+            figures.offered += u64::from(has_offered);
+            figures.resumed += u64::from(is_resumed);
+        });
+        self.network.note(|| format!("client {} offers {has_offered}, resumes {is_resumed}", self.number));
+        if self.habits.resumes_surely && has_offered && !is_resumed {
+            self.network.violation(format!("the session of client {} was not resumed", self.number));
+        }
     }
 
     fn begin(&mut self) {

@@ -44,6 +44,12 @@ pub struct Figures {
     pub tunnels: u64,
     /// Handshakes that were done.
     pub handshakes: u64,
+    /// Clients that offered a session, and those that resumed it.
+    pub offered: u64,
+    pub resumed: u64,
+    /// Seeds of ticket keys that agents made, and that they got from others.
+    pub rotations: u64,
+    pub seeds_learned: u64,
     pub records: u64,
     pub complete: u64,
     pub cut: u64,

@@ -9,14 +9,15 @@
 //!
 //! * **Real**: `watari_handshake` with rustls clients of TLS 1.2 and 1.3, `watari_relay::Relay` with its arbiter,
 //!   `watari_handoff::{Source, Target}`, `watari_record` below `watari_stream`, `watari_connection` with `leaving`, both
-//!   sides of `watari_http1`, `watari_handover`, `watari_anchor`, the prefaces of `watari_wire` and the messages.
+//!   sides of `watari_http1`, `watari_handover`, `watari_anchor`, `watari_session` (ticket keys, stored sessions), the
+//!   prefaces of `watari_wire` and the messages.
 //! * **Simulated**: TCP (`network`, `socket`: small buffers, delays, FIN, reset), messages of the mesh (lost, late,
 //!   repeated, in any order), clients (slow, stalled, vanishing), origins (slow, cut, restarted, with other versions),
 //!   resources whose bytes are a function of the offset (`resource`).
 //! * **Glue**, which mirrors tokio code: `dispatcher` that of `crates/dispatcher`, `agent` that of `crates/agent` and
 //!   `crates/proxy`.
-//! * **Left out**: HTTP/2, sessions, early data, client certificates, the governor of handovers: the seed decides
-//!   when a response moves to another origin.
+//! * **Left out**: HTTP/2, early data, client certificates, sessions for one use or outside the memory, the governor of
+//!   handovers: the seed decides when a response moves to another origin.
 //!
 //! [`run`] checks the invariants of the cluster byte for byte:
 //!
@@ -29,12 +30,15 @@
 //! 5. Every connection ends, and the bytes that wait for a client are bounded.
 //! 6. The bytes of a tunnel are exact in both directions. Each stream between agents ends.
 //! 7. A response continues at another origin only in the same version. While one origin is good, it does continue.
+//! 8. No handshake fails. A session that is found is the one that was established. In calm runs, each session that a
+//!    client offers is resumed, at any agent. Otherwise its client gets a full handshake.
 //!
 //! The same seed gives the same run, event for event. [`Sabotage`] breaks one rule, and the run has to notice.
 //!
 //! The libraries of TLS draw random bytes themselves, and rustls reads the system's clock for certificates and tickets.
 //! Neither changes a run: the keys are of kinds whose messages do not vary in length (`pki`), certificates are valid for
-//! centuries, and no event and no line of the [`Trace`] depends on the value of a secret.
+//! centuries, and no event and no line of the [`Trace`] depends on the value of a secret. The ids of sessions, which
+//! decide where they are stored, are renamed (`agent::sessions::names`).
 
 mod agent;
 mod client;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use watari_connection::leaving::PreparedRest;
-use watari_values::ConnectionId;
+use watari_session::{Answer, Request, TicketSeed};
+use watari_values::{ConnectionId, TicketSeedId};
 use watari_wire::{
     AgentToDispatcher, AnchoredContent, AnchoredMessage, AnchoredState, DispatcherToAgent, Held, Propose, Rest, Ship,
 };
@@ -31,6 +32,10 @@ pub(crate) enum Message {
     },
     Ship(Box<Shipped>),
     Rest(Rest),
+    TicketSeeds(Vec<TicketSeed>),
+    /// The sender needs a seed that a ticket names.
+    TicketSeedWanted(TicketSeedId),
+    Session(watari_session::Message),
     /// Between the owner of a connection and the anchor of its stream.
     Anchored(AnchoredMessage),
 }
@@ -93,6 +98,9 @@ impl fmt::Display for Message {
                 };
                 write!(f, "Ship {connection} {epoch} rx {rx_offset} tail {}+{tail_offset}, {rest}", tail.len())
             }
+            Self::TicketSeeds(seeds) => write!(f, "{} ticket seeds", seeds.len()),
+            Self::TicketSeedWanted(seed) => write!(f, "wants seed {seed:?}"),
+            Self::Session(message) => write_session(f, message),
             Self::Anchored(AnchoredMessage { to, content, .. }) => match content {
                 AnchoredContent::Data { offset, bytes, is_last } => {
                     write!(f, "{to:?}: {} bytes from {offset} on, last {is_last}", bytes.as_slice().len())
@@ -101,6 +109,18 @@ impl fmt::Display for Message {
             },
             Self::Rest(rest) => write!(f, "Rest {} {} {}", rest.connection, rest.epoch, rest.bytes.len()),
         }
+    }
+}
+
+fn write_session(f: &mut fmt::Formatter<'_>, message: &watari_session::Message) -> fmt::Result {
+    match message {
+        watari_session::Message::Request(number, Request::Put(sessions)) => {
+            write!(f, "Put {number}: {} sessions", sessions.len())
+        }
+        watari_session::Message::Answer(number, Answer::Found(sessions)) => {
+            write!(f, "Found {number}: {} sessions", sessions.len())
+        }
+        message => write!(f, "{message:?}"),
     }
 }
 

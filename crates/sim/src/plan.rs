@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use watari_handover::{Equality, TransferConditions};
 
+use crate::agent::{Mode, Sharing};
 use crate::client::{Ask, Habits, Offer};
 use crate::network::{Disturbance, Links, NodeId};
 use crate::origin::OriginHabits;
@@ -13,6 +14,7 @@ use crate::resource::{Kind, Resource};
 /// The plan of a run.
 pub(crate) struct Plan {
     pub(crate) agents: usize,
+    pub(crate) sessions: Sharing,
     pub(crate) origins: Vec<OriginHabits>,
     /// The conditions under which responses continue at another origin.
     pub(crate) conditions: TransferConditions,
@@ -27,6 +29,9 @@ pub(crate) struct Plan {
     pub(crate) origins_fail: bool,
 }
 
+/// Memory for two sessions or three, in bytes.
+const FEW_SESSIONS_LEN: usize = 1000;
+
 /// What most clients of a run ask for. Faults of one part are rare in a run that contains all parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Focus {
@@ -34,15 +39,17 @@ enum Focus {
     Origins,
     /// Tunnels and streams of events.
     Streams,
+    /// Short connections, of few clients.
+    Sessions,
     All,
 }
 
 impl Focus {
-    const ALL: [Self; 4] = [Self::Files, Self::Origins, Self::Streams, Self::All];
+    const ALL: [Self; 5] = [Self::Files, Self::Origins, Self::Streams, Self::Sessions, Self::All];
 
     fn is_file(self, random: &mut Random) -> bool {
         match self {
-            Self::Files => true,
+            Self::Files | Self::Sessions => true,
             Self::Origins => random.one_in(6),
             Self::Streams => random.one_in(3),
             Self::All => random.one_in(2),
@@ -58,7 +65,7 @@ impl Focus {
 
     fn has_tunnel(self, random: &mut Random) -> bool {
         match self {
-            Self::Files | Self::Origins => false,
+            Self::Files | Self::Origins | Self::Sessions => false,
             Self::Streams => !random.one_in(3),
             Self::All => random.one_in(4),
         }
@@ -72,8 +79,10 @@ impl Plan {
         let is_harmless = random.one_in(2);
         let agents = random.within(2..5) as usize;
         let focus = Focus::ALL[random.below(Focus::ALL.len() as u64) as usize];
-        let clients: Vec<_> =
-            (0..random.within(1..7)).map(|_| (random.millis(0..4000), habits(random, focus))).collect();
+        let (count, last_ms) = if focus == Focus::Sessions { (6..16, 8000) } else { (1..7, 4000) };
+        let mut clients: Vec<_> =
+            (0..random.within(count)).map(|_| (random.millis(0..last_ms), habits(random, focus))).collect();
+        share_sessions(random, focus, &mut clients);
         let are_calm = is_harmless && random.one_in(2);
         let links = Links {
             are_calm,
@@ -84,7 +93,14 @@ impl Plan {
         let origins = (0..random.within(1..4)).map(|number| origin(random, number == 0 && is_harmless)).collect();
         let overlap = [0, 16, 4096][random.below(3) as usize];
         let conditions = TransferConditions { overlap, equality: Equality::Proven };
+        let ways = [Mode::Tickets, Mode::Push, Mode::Owner];
+        let memory_len = if random.one_in(3) { FEW_SESSIONS_LEN } else { 1 << 20 };
+        let sessions = Sharing { mode: ways[random.below(ways.len() as u64) as usize], memory_len };
+        for (_, habits) in &mut clients {
+            habits.resumes_surely = are_calm && memory_len > FEW_SESSIONS_LEN;
+        }
         let mut plan = Self {
+            sessions,
             agents,
             origins,
             conditions,
@@ -176,7 +192,11 @@ fn partition(random: &mut Random, agents: usize, until: Duration) -> Disturbance
 
 fn habits(random: &mut Random, focus: Focus) -> Habits {
     let has_tunnel = focus.has_tunnel(random);
-    let before = if has_tunnel { random.below(3) } else { random.within(1..8) };
+    let before = match focus {
+        Focus::Sessions => 1,
+        _ if has_tunnel => random.below(3),
+        _ => random.within(1..8),
+    };
     let mut requests: Vec<_> = (0..before).map(|_| ask(random, focus)).collect();
     if has_tunnel {
         let (kind, len) = (Kind::Tunnel, random.within(1..700_000));
@@ -191,6 +211,8 @@ fn habits(random: &mut Random, focus: Focus) -> Habits {
         pipelines: random.one_in(3),
         half_closes: random.one_in(4),
         updates_keys: random.one_in(4),
+        person: 0,
+        resumes_surely: false,
         offer: Offer { suite: Offer::SUITES[random.below(Offer::SUITES.len() as u64) as usize] },
         reads,
         stall,
@@ -201,10 +223,22 @@ fn habits(random: &mut Random, focus: Focus) -> Habits {
 /// The lengths of large files: longer than a rest that moves as bytes.
 const LENS: [u64; 3] = [280_000, 400_000, 900_000];
 
+/// In half of the runs, some connections are of one client.
+fn share_sessions(random: &mut Random, focus: Focus, clients: &mut [(Duration, Habits)]) {
+    let len = clients.len() as u64;
+    let persons = if focus != Focus::Sessions && random.one_in(2) { len } else { 1 + len / 4 };
+    let offers: Vec<_> = clients.iter().map(|(_, habits)| habits.offer).collect();
+    for (client, (_, habits)) in clients.iter_mut().enumerate() {
+        habits.person = if persons == len { client } else { random.below(persons) as usize };
+        habits.offer = offers[habits.person];
+    }
+}
+
 fn ask(random: &mut Random, focus: Focus) -> Ask {
     let file = random.below(1 << 32);
     // Files of equal lengths are confused most easily.
-    let len = if random.one_in(3) { random.within(1..3000) } else { LENS[random.below(LENS.len() as u64) as usize] };
+    let is_short = focus == Focus::Sessions || random.one_in(3);
+    let len = if is_short { random.within(1..3000) } else { LENS[random.below(LENS.len() as u64) as usize] };
     let is_upload = random.one_in(4);
     let kinds = focus.kinds();
     let is_file = is_upload || focus.is_file(random);

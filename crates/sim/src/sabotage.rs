@@ -53,10 +53,20 @@ pub enum Sabotage {
     MovedOwnerResets,
     /// The agent loses what came together with the end of the handshake.
     FirstRequestLost,
+    /// The agent seals data with the nonces of the tickets.
+    TicketNoncesReused,
+    /// The agent ends a handshake if it does not find the session that the client offers.
+    MissFails,
+    /// Agents give each other no ticket keys.
+    SeedsNotShared,
+    /// A new session stays at its agent.
+    SessionNotSent,
+    /// An agent takes another session for the one that the client offers.
+    OtherSessionFound,
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -82,5 +92,10 @@ impl Sabotage {
         Self::AnchorLeaves,
         Self::MovedOwnerResets,
         Self::FirstRequestLost,
+        Self::TicketNoncesReused,
+        Self::MissFails,
+        Self::SeedsNotShared,
+        Self::SessionNotSent,
+        Self::OtherSessionFound,
     ];
 }

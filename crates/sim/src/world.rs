@@ -1,13 +1,15 @@
 //! Runs a plan.
 
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use watari_handover::TransferConditions;
 use watari_values::SecretBytes;
 use watari_wire::LegKey;
 
-use crate::agent::{Agent, DISPATCHER, Origins, Site};
-use crate::client::{Client, Fate};
+use crate::agent::{Agent, DISPATCHER, Origins, SessionNames, Sessions, Sharing, Site};
+use crate::client::{Client, Fate, SessionCache};
 use crate::dispatcher::Dispatcher;
 use crate::figures::Figures;
 use crate::ledger::Ledger;
@@ -54,6 +56,10 @@ struct World {
     /// `origins[0]` is the node behind the last agent.
     origins: Vec<OriginSlot>,
     conditions: TransferConditions,
+    sessions: Sharing,
+    session_names: Rc<SessionNames>,
+    /// By the person of a client.
+    caches: Vec<Arc<SessionCache>>,
     clients: Vec<Client>,
     /// Clients that have not connected yet.
     coming: Vec<(Duration, crate::client::Habits)>,
@@ -81,6 +87,9 @@ impl World {
             dispatcher: None,
             agents: (0..plan.agents).map(|_| None).collect(),
             conditions: plan.conditions,
+            sessions: plan.sessions,
+            session_names: Rc::default(),
+            caches: plan.clients.iter().map(|_| SessionCache::new()).collect(),
             clients: Vec::new(),
             coming: plan.clients,
             stalled: vec![Duration::ZERO; 1 + plan.agents + plan.origins.len()],
@@ -197,7 +206,8 @@ impl World {
             let (node, number) = (self.first_client() + client, client as u64 + 1);
             let socket = self.network.connect(node, DISPATCHER, number);
             let habits = self.coming[client].1.clone();
-            self.clients.push(Client::new(self.network.clone(), node, number, socket, habits));
+            let sessions = &self.caches[habits.person];
+            self.clients.push(Client::new(self.network.clone(), (node, number), socket, habits.clone(), sessions));
         }
         if let Some(client) = self.clients.get_mut(client) {
             client.step();
@@ -241,6 +251,7 @@ impl World {
             self.origins[at].origin = None;
         } else {
             self.agents[node - 1] = None;
+            self.agents.iter().flatten().for_each(|agent| agent.link_down(node));
             if let Some(dispatcher) = &mut self.dispatcher {
                 dispatcher.link_down(node);
             }
@@ -261,7 +272,15 @@ impl World {
             *starts += 1;
         } else {
             let origins = Origins::new(self.first_origin()..self.first_client(), self.conditions);
-            self.agents[node - 1] = Some(Agent::new(Site::new((network, node), ledger, sabotage, origins)));
+            let (sharing, names) = ((self.sessions, self.agents.len()), self.session_names.clone());
+            let sessions = Sessions::new((network.clone(), node), sharing, names, sabotage);
+            let agent = Agent::new(Site::new((network, node), ledger, sabotage, origins, sessions));
+            for (other, linked) in (1..).zip(&self.agents).filter_map(|(other, linked)| Some((other, linked.as_ref()?)))
+            {
+                linked.link_up(node);
+                agent.link_up(other);
+            }
+            self.agents[node - 1] = Some(agent);
             self.exchange_key(node);
         }
     }

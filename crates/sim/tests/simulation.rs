@@ -52,6 +52,10 @@ fn add(total: &mut Figures, of_run: Figures) {
         came_back,
         tunnels,
         handshakes,
+        offered,
+        resumed,
+        rotations,
+        seeds_learned,
         records,
         complete,
         cut,
@@ -78,6 +82,10 @@ fn add(total: &mut Figures, of_run: Figures) {
     total.came_back += came_back;
     total.tunnels += tunnels;
     total.handshakes += handshakes;
+    total.offered += offered;
+    total.resumed += resumed;
+    total.rotations += rotations;
+    total.seeds_learned += seeds_learned;
     total.records += records;
     total.complete += complete;
     total.cut += cut;
@@ -95,6 +103,10 @@ fn the_invariants_hold() {
     let Figures { prepared, handovers, handovers_refused, cut_by_origins, chunked, .. } = figures;
     let Figures { anchored, attached, came_back, tunnels, handshakes, .. } = figures;
     assert!(handshakes > 2 * SEEDS, "{figures:?}");
+    let Figures { offered, resumed, rotations, seeds_learned, .. } = figures;
+    assert!([offered, resumed, rotations, seeds_learned].iter().all(|count| *count > SEEDS), "{figures:?}");
+    // Some sessions are lost, and their clients fall back to a full handshake.
+    assert!(offered - resumed > SEEDS / 25, "{figures:?}");
     let frequent = [prepared, handovers, anchored, attached, came_back, tunnels];
     assert!(frequent.iter().all(|count| *count > SEEDS / 3), "{figures:?}");
     let rare = [with_skip, with_rest, cut, vanished, handovers_refused, cut_by_origins, chunked];

@@ -1,15 +1,16 @@
 //! Does the TLS handshake of a new connection. Mirrors `connection/handshake.rs` of `crates/agent`.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use watari_handshake::{Established, Failed, Handshake, Progress};
+use watari_handshake::{Established, Failed, Handshake, Miss, Progress, Provided, SessionSource};
 use watari_record::{Connection, Version};
+use watari_session::PutId;
 use watari_stream::{Parts, TlsStream};
 use watari_values::{ConnectionId, Epoch, NodeName, TlsInfo};
 
 use super::serving::Serving;
+use super::sessions::Search;
 use super::{About, Owned, Site, Step};
 use crate::pki::PKI;
 use crate::sabotage::Sabotage;
@@ -18,6 +19,9 @@ use crate::tls::LegStream;
 
 /// How long a handshake may take. Not longer than at the dispatcher.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a handshake waits for ticket keys. Without keys, its client gets no ticket.
+const KEYS_MAX: Duration = Duration::from_secs(2);
 
 /// The most bytes of one read.
 const READ_LEN: usize = 4096;
@@ -37,7 +41,27 @@ pub(crate) struct Handshaking {
     output: Vec<u8>,
     sent: u64,
     established: Option<Box<Established>>,
+    stage: Stage,
     expires: Duration,
+}
+
+/// How a handshake goes on.
+enum Advance {
+    GoesOn,
+    /// It needs more input.
+    Reads,
+    Waits,
+    Fails,
+}
+
+/// What the handshake waits for, besides the leg.
+enum Stage {
+    /// Ticket keys, until this time.
+    Keys(Duration),
+    Nothing,
+    /// The sessions of this progress are stored. Then the client may get their tickets.
+    Storing(PutId, Box<Progress>),
+    Searching(Search),
 }
 
 impl Handshaking {
@@ -49,7 +73,8 @@ impl Handshaking {
         leg: Socket,
         surplus: &[u8],
     ) -> Self {
-        let handshake = Handshake::new(&PKI.server, &Arc::default());
+        let handshake = Handshake::new(&PKI.server, &site.sessions.offered);
+        site.network.wake_in(site.node, KEYS_MAX);
         Self {
             id,
             client,
@@ -61,6 +86,7 @@ impl Handshaking {
             output: Vec::new(),
             sent: 0,
             established: None,
+            stage: Stage::Keys(site.network.now() + KEYS_MAX),
             expires: site.network.now() + TIMEOUT,
             site,
         }
@@ -84,28 +110,78 @@ impl Handshaking {
             if !self.output.is_empty() || self.site.network.now() >= self.expires {
                 break;
             }
-            let received = self.handshake.receive(&self.input);
-            let Some(progress) = self.check(received) else { return Step::Gone };
-            self.input.drain(..progress.consumed);
-            let is_stuck = progress.consumed == 0 && progress.output.is_empty();
-            self.take(progress);
-            if is_stuck && self.established.is_none() {
-                match self.leg.read(READ_LEN) {
-                    None => break,
-                    Some(Ok(bytes)) if !bytes.is_empty() => {
-                        self.received += bytes.len() as u64;
-                        self.input.extend(bytes);
-                    }
-                    Some(_) => return Step::Gone,
+            match self.advance() {
+                Advance::Fails => return Step::Gone,
+                Advance::Waits => break,
+                Advance::GoesOn => continue,
+                Advance::Reads => {}
+            }
+            match self.leg.read(READ_LEN) {
+                None => break,
+                Some(Ok(bytes)) if !bytes.is_empty() => {
+                    self.received += bytes.len() as u64;
+                    self.input.extend(bytes);
                 }
+                Some(_) => return Step::Gone,
             }
         }
         if self.site.network.now() < self.expires { Step::Waits(Owned::Handshaking(self)) } else { Step::Gone }
     }
 
+    fn advance(&mut self) -> Advance {
+        match std::mem::replace(&mut self.stage, Stage::Nothing) {
+            Stage::Keys(until) if !self.site.sessions.is_ready() && self.site.network.now() < until => {
+                self.stage = Stage::Keys(until);
+                Advance::Waits
+            }
+            Stage::Storing(put, progress) if self.site.sessions.is_stored(put) => {
+                self.take(*progress);
+                Advance::GoesOn
+            }
+            Stage::Searching(search) => match self.site.sessions.result(&search) {
+                Some(Provided { miss: Some(_), .. }) if self.site.sabotage == Some(Sabotage::MissFails) => {
+                    Advance::Fails
+                }
+                Some(provided) => {
+                    let answered = self.handshake.provide(provided);
+                    self.handle(answered)
+                }
+                None => {
+                    self.stage = Stage::Searching(search);
+                    Advance::Waits
+                }
+            },
+            storing @ Stage::Storing(..) => {
+                self.stage = storing;
+                Advance::Waits
+            }
+            Stage::Keys(_) | Stage::Nothing => {
+                let received = self.handshake.receive(&self.input);
+                self.handle(received)
+            }
+        }
+    }
+
+    fn handle(&mut self, step: Result<Progress, Failed>) -> Advance {
+        let Some(mut progress) = self.check(step) else { return Advance::Fails };
+        self.input.drain(..progress.consumed);
+        let has_output = !progress.output.is_empty() || progress.established.is_some();
+        let is_stuck = progress.consumed == 0 && !has_output && progress.wanted.is_empty();
+        let made = std::mem::take(&mut progress.made);
+        if made.is_empty() {
+            self.take(progress);
+        } else {
+            self.stage = Stage::Storing(self.site.sessions.store(made), Box::new(progress));
+        }
+        if is_stuck { Advance::Reads } else { Advance::GoesOn }
+    }
+
     fn take(&mut self, progress: Progress) {
         self.output.extend(progress.output);
         self.established = progress.established;
+        if !progress.wanted.is_empty() {
+            self.stage = Stage::Searching(self.site.sessions.look_for(&progress.wanted));
+        }
     }
 
     /// No client of the simulation does anything wrong.
@@ -116,12 +192,20 @@ impl Handshaking {
         result.map_err(failed).ok()
     }
 
-    fn finish(self, Established { secrets, info }: Established) -> Step {
+    fn finish(self, Established { mut secrets, info }: Established) -> Step {
         let Self { site, id, client, bulk, leg, input, received, sent, .. } = self;
+        let sealed = secrets.tx.sequence;
+        if site.sabotage == Some(Sabotage::TicketNoncesReused) {
+            secrets.tx.sequence = 0;
+        }
         let Ok(connection) = Connection::new(secrets) else {
             site.network.violation(format!("the secrets of {id} are unusable"));
             return Step::Gone;
         };
+        site.network.note(|| {
+            let (resumed, missed) = (info.resumed.map(SessionSource::label), info.missed.map(Miss::label));
+            format!("{} has done the handshake of {id}, resumed {resumed:?}, missed {missed:?}", site.node)
+        });
         let version = match info.version {
             Version::Tls12 => 0x0303,
             Version::Tls13 => 0x0304,
@@ -129,7 +213,7 @@ impl Handshaking {
         let (suite, resumed) = (info.suite.iana(), info.resumed.is_some());
         let tls = TlsInfo { version, suite, alpn: info.alpn, server_name: info.server_name, resumed };
         // The handshake may have sealed tickets with the key of the data.
-        site.ledger.seal(site.node, id, 0, 0..connection.tx_sequence());
+        site.ledger.seal(site.node, id, 0, 0..sealed);
         let about = About { id, client, tenure: Epoch(0), last: Epoch(0), key: 0, tls };
         let is_lost = site.sabotage == Some(Sabotage::FirstRequestLost);
         let unopened = if is_lost { Vec::new() } else { input };

@@ -34,27 +34,34 @@ impl Offer {
     ];
 
     fn config(self, log: &Arc<SecretLog>, resumption: Resumption) -> ClientConfig {
-        static PROVIDER: LazyLock<rustls::crypto::CryptoProvider> = LazyLock::new(aws_lc_rs::default_provider);
-        let mut provider = PROVIDER.clone();
-        provider.cipher_suites.retain(|suite| u16::from(suite.suite()) == self.suite.iana());
-        // One exchange is enough, and the others take more time.
-        provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
-        let version = match self.suite.version() {
-            Version::Tls12 => &rustls::version::TLS12,
-            Version::Tls13 => &rustls::version::TLS13,
-        };
-        let mut roots = RootCertStore::empty();
-        roots.add(PKI.authority.clone()).expect("the authority's certificate is well-formed");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[version])
-            .expect("the suite is one of this version")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.enable_secret_extraction = true;
+        // rustls resumes a session only with the verifier that it was established with.
+        static CONFIGS: LazyLock<Vec<ClientConfig>> = LazyLock::new(|| Offer::SUITES.map(config_of).into());
+        let at = Self::SUITES.iter().position(|suite| *suite == self.suite).unwrap_or_default();
+        let mut config = CONFIGS[at].clone();
         config.key_log = log.clone();
         config.resumption = resumption;
         config
     }
+}
+
+fn config_of(suite: CipherSuite) -> ClientConfig {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|known| u16::from(known.suite()) == suite.iana());
+    // One exchange is enough, and the others take more time.
+    provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
+    let version = match suite.version() {
+        Version::Tls12 => &rustls::version::TLS12,
+        Version::Tls13 => &rustls::version::TLS13,
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(PKI.authority.clone()).expect("the authority's certificate is well-formed");
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[version])
+        .expect("the suite is one of this version")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.enable_secret_extraction = true;
+    config
 }
 
 /// The traffic secrets of one connection, which rustls gives to a log only.
