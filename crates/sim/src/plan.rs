@@ -126,6 +126,9 @@ impl Plan {
         }
         if !is_harmless {
             plan.add_faults(random, end_ms);
+            if focus == Focus::Sessions {
+                plan.crash_in_handshakes(random);
+            }
         }
         plan
     }
@@ -156,6 +159,17 @@ impl Plan {
                 self.disturbances.push((at + random.millis(1..3000), Disturbance::Restart(node)));
             } else {
                 self.disturbances.push((at, Disturbance::Stall(node, at + random.millis(1..5000))));
+            }
+        }
+    }
+
+    /// Agents crash when a client has just connected.
+    fn crash_in_handshakes(&mut self, random: &mut Random) {
+        for (connects, _) in &self.clients {
+            if random.one_in(3) {
+                let (node, at) = (random.within(1..self.agents as u64 + 1), *connects + random.millis(0..40));
+                self.disturbances.push((at, Disturbance::Crash(node as NodeId)));
+                self.disturbances.push((at + random.millis(1..500), Disturbance::Restart(node as NodeId)));
             }
         }
     }
