@@ -1,8 +1,7 @@
 //! Threads with a runtime each.
 //!
 //! A connection stays on one thread from its start to its end. There is no work stealing: a runtime that shares its
-//! tasks among threads wakes another thread for almost every request, which takes a fifth of the time of a request that
-//! is forwarded.
+//! tasks among threads wakes another thread for most requests.
 
 use std::future::pending;
 use std::io;

@@ -13,6 +13,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -124,9 +125,10 @@ where
         Ok(_) => respond(&line, answer).await,
         Err(error) => Answer::Error(format!("cannot read the question: {error}")),
     };
-    let mut bytes = serde_json::to_vec(&answer)?;
-    bytes.push(b'\n');
+    // Aside, because an answer may have megabytes.
+    let bytes = spawn_blocking(move || serde_json::to_vec(&answer)).await.map_err(io::Error::other)??;
     writer.write_all(&bytes).await?;
+    writer.write_all(b"\n").await?;
     writer.shutdown().await
 }
 

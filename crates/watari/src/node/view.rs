@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::task::spawn_blocking;
 use watari_agent::{
     Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
 };
@@ -30,11 +31,13 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) async fn answer(&self, topic: Topic) -> Answer {
+    pub(super) async fn answer(self: &Arc<Self>, topic: Topic) -> Answer {
         match topic {
-            Topic::Status => Answer::Status(self.status()),
+            Topic::Status => self.answer_aside(|view| Answer::Status(view.status())).await,
             Topic::Nodes => Answer::Nodes(self.nodes()),
-            Topic::Connections => Answer::Connections(self.connections().iter().map(connection).collect()),
+            Topic::Connections => {
+                self.answer_aside(|view| Answer::Connections(view.connections().iter().map(connection).collect())).await
+            }
             Topic::Sessions => self.of_agent("resume sessions", |agent| {
                 Ok::<_, RotationError>(Answer::Sessions(sessions(agent.sessions())))
             }),
@@ -62,6 +65,13 @@ impl View {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
         }
+    }
+
+    /// Answers on another thread: a long list of connections would delay those of this thread.
+    async fn answer_aside(self: &Arc<Self>, answer: impl FnOnce(&Self) -> Answer + Send + 'static) -> Answer {
+        let view = Arc::clone(self);
+        let answered = spawn_blocking(move || answer(&view)).await;
+        answered.unwrap_or_else(|error| Answer::Error(format!("the question could not be answered: {error}")))
     }
 
     fn order<E: ToString>(&self, order: impl FnOnce(&Dispatcher) -> Result<(), E>) -> Answer {
