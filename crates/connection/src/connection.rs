@@ -424,7 +424,8 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         self.expects_continue = request.expects_continue;
         self.request = Some((request.head.method.clone(), request.raw));
         let content = match request.content {
-            watari_http1::Content::None => Content::empty(),
+            // No byte follows that could complete it.
+            watari_http1::Content::None | watari_http1::Content::Length(0) => Content::empty(),
             watari_http1::Content::Length(len) => self.content(Some(len)),
             _ => self.content(None),
         };
@@ -521,6 +522,9 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             return Poll::Pending;
         }
         let response = Pin::new(answering).poll(cx);
+        if response.is_ready() {
+            self.discard_content(cx);
+        }
         let interim = self.interim.take(cx);
         for (status, fields) in &interim {
             self.http.informational(*status, fields, self.outgoing.before())?;
@@ -642,17 +646,17 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         self.source.is_none() && !self.http.awaits_content() && self.http.ends_after_response()
     }
 
-    /// The response is complete and flushed. The service may still read the request. If it does not, the rest is read
-    /// here if it has come and is short, and otherwise the connection closes.
-    fn poll_end_request(&mut self, cx: &mut Context<'_>) -> Progress {
-        if self.source.is_some() {
-            return Poll::Pending;
+    /// If the service does not read the request's content, it is read here, if all of it has come and is short. If not,
+    /// the connection closes after the response, which announces that if it has not started (RFC 9112, section 9.6).
+    fn discard_content(&mut self, cx: &mut Context<'_>) {
+        if self.source.as_ref().is_some_and(Source::is_dropped) {
+            self.source = None;
         }
-        self.pace = Pace::Client;
         let mut left = UNWANTED_LEN_MAX;
-        while self.http.awaits_content() {
+        while self.source.is_none() && self.http.awaits_content() {
             let read = match Pin::new(&mut self.stream).poll_fill_buf(cx) {
-                Poll::Ready(Ok(read @ [_, ..])) => read,
+                // A part of a trailer section was gathered: the rest has not come.
+                Poll::Ready(Ok(read @ [_, ..])) if self.gathered.is_empty() => read,
                 _ => &[],
             };
             let decoded = self.http.decode(read).ok().filter(|decoded| (1..=left).contains(&decoded.consumed));
@@ -663,6 +667,15 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             left -= decoded.consumed;
             Pin::new(&mut self.stream).consume(decoded.consumed);
         }
+    }
+
+    /// The response is complete and flushed. The service may still read the request.
+    fn poll_end_request(&mut self, cx: &mut Context<'_>) -> Progress {
+        self.discard_content(cx);
+        if self.source.is_some() {
+            return Poll::Pending;
+        }
+        self.pace = Pace::Client;
         self.phase = Phase::Idle;
         Poll::Ready(match self.http.next_exchange() {
             Some(Next::Tunnel) => Err(Stop::End(End::Tunnel)),

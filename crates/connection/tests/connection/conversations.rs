@@ -66,6 +66,30 @@ fn content_is_read_as_fast_as_the_service_reads() {
     assert_eq!(pipe.written(), ok("hello") + &ok("abcde"));
 }
 
+/// No byte follows such a head. The service has its end at once.
+#[test]
+fn content_of_no_length_is_complete() {
+    let (pipe, _, mut http) = connection();
+    pipe.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n");
+    wait(&mut http);
+    assert_eq!(pipe.written(), ok(""));
+    assert!(http.is_idle());
+}
+
+/// RFC 9112, section 9.6.
+#[test]
+fn a_response_announces_the_close_that_unread_content_causes() {
+    let head = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\n");
+    let (pipe, _, mut http) = connection();
+    pipe.send(head("/early") + "abc");
+    wait(&mut http);
+    assert_eq!(pipe.written(), ok("early"));
+    pipe.send(head("/early") + "ab");
+    assert!(matches!(end(&mut http), End::Complete));
+    let written = pipe.written();
+    assert!(written.contains("connection: close\r\n") && written.ends_with("\r\n\r\nearly"), "{written}");
+}
+
 #[test]
 fn a_client_that_waits_for_100_gets_it_when_the_content_is_wanted() {
     let (pipe, _, mut http) = connection();
