@@ -108,7 +108,7 @@ pub(crate) struct Pool {
     choice: Choice,
     check: Option<Check>,
     /// The tasks end with the pool.
-    checks: OnceLock<JoinSet<()>>,
+    tasks: OnceLock<JoinSet<()>>,
     admission: Option<Arc<Admission>>,
     /// The settings of the queue until [`Pool::start`] applies them.
     queue: Mutex<Option<QueueSettings>>,
@@ -138,7 +138,7 @@ impl Pool {
             origins,
             choice,
             check: config.check,
-            checks: OnceLock::new(),
+            tasks: OnceLock::new(),
             admission: config.queue.clone().map(|queue| Admission::new(queue, metrics.of_queue(&config.name))),
             queue: Mutex::new(config.queue),
             name: config.name,
@@ -172,15 +172,20 @@ impl Pool {
         self
     }
 
-    /// Starts the checks, and applies the settings of the queue. Further calls have no effect.
+    /// Starts the checks and the closing of idle connections, and applies the settings of the queue. Further calls have
+    /// no effect.
     pub(crate) fn start(&self) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(admission), Some(queue)) = (&self.admission, queue) {
             admission.reconfigure(queue);
         }
-        if let Some(check) = &self.check {
-            self.checks.get_or_init(|| check::start(&self.origins, check));
-        }
+        self.tasks.get_or_init(|| {
+            let mut tasks = self.check.as_ref().map_or_else(JoinSet::new, |check| check::start(&self.origins, check));
+            for origin in &self.origins {
+                tasks.spawn(Arc::clone(origin).keep_tidy());
+            }
+            tasks
+        });
     }
 
     /// Sends `request` to an origin, and to others if the retry rules allow it.

@@ -258,6 +258,14 @@ impl Origin {
         &self.limits
     }
 
+    /// Closes idle connections, without end: those that are too old, and those that the origin has closed.
+    pub(crate) async fn keep_tidy(self: Arc<Self>) {
+        loop {
+            sleep(self.limits.idle_timeout.max(TIDY_INTERVAL_MIN)).await;
+            self.connections.tidy(Instant::now());
+        }
+    }
+
     /// Makes a connection in advance for transfers that may have to continue here without delay. If that fails, the
     /// next attempt is after [`PREPARED_AGAIN`].
     pub(crate) fn prepare(self: &Arc<Self>) {
@@ -422,6 +430,8 @@ impl Load {
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// The pause after a connection in advance has failed.
 const PREPARED_AGAIN: Duration = Duration::from_secs(5);
+/// The least interval at which idle connections are looked through.
+const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

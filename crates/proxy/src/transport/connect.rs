@@ -18,13 +18,17 @@ use watari_wire::proxy::Header;
 
 use crate::exchange::address::OriginAddress;
 use crate::exchange::client::Client;
+use crate::transport::connections::STREAMS_MAX;
 use crate::transport::http1::{ByteStream, Http1};
 use crate::transport::tls::OriginTls;
 
 /// The largest head of a response, in bytes.
 const HEAD_LEN_MAX: u32 = 128 * 1024;
-/// The maximum that an origin may send while the client does not read, in bytes: for a stream, and for a connection.
-const WINDOW_LEN: u32 = 1 << 20;
+/// The maximum that an origin may send on a stream of HTTP/2 while its client does not read, in bytes.
+const STREAM_WINDOW_LEN: u32 = 512 << 10;
+/// The maximum for all streams of a connection. Clients that do not read take all of their streams' windows, and others
+/// go on.
+const CONNECTION_WINDOW_LEN: u32 = STREAM_WINDOW_LEN * (STREAMS_MAX as u32 + 1);
 
 /// The version of HTTP that the proxy uses with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -135,8 +139,8 @@ impl Connector {
         }
         let stream = TokioIo::new(Metered::of_server(stream));
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).initial_stream_window_size(WINDOW_LEN);
-        builder.initial_connection_window_size(WINDOW_LEN).max_header_list_size(HEAD_LEN_MAX);
+        builder.timer(TokioTimer::new()).initial_stream_window_size(STREAM_WINDOW_LEN);
+        builder.initial_connection_window_size(CONNECTION_WINDOW_LEN).max_header_list_size(HEAD_LEN_MAX);
         let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
         tokio::spawn(ended(self.address.clone(), connection));
         Ok(Connected::Http2(sender, peer))

@@ -53,7 +53,7 @@ struct SharedConnection {
 
 /// The maximum number of requests on one HTTP/2 connection. Most servers allow about as many (RFC 9113, section 6.5.2,
 /// recommends at least 100).
-const STREAMS_MAX: usize = 100;
+pub(crate) const STREAMS_MAX: usize = 100;
 
 impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
@@ -92,10 +92,16 @@ impl Connections {
 
     /// Whether there is a connection for the next request.
     pub(crate) fn has_spare(&self, now: Instant) -> bool {
+        self.tidy(now);
+        let kept = self.lock();
+        !kept.idle.is_empty() || kept.shared.iter().any(|shared| shared.has_room())
+    }
+
+    /// Closes idle connections that are too old, or that the origin has closed.
+    pub(crate) fn tidy(&self, now: Instant) {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
         kept.idle.retain_mut(|idle| idle.connection.is_open());
-        !kept.idle.is_empty() || kept.shared.iter().any(|shared| shared.has_room())
     }
 
     /// Stores a new connection for the next request.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
@@ -13,6 +14,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
 use watari_body::Body;
 use watari_proxy::Limits;
 
@@ -105,6 +108,24 @@ async fn connections_are_not_kept_when_they_may_not_be() {
         assert_eq!(fixture.get().await, (200, Ok("2".into())));
         assert_eq!(origin.connections(), [1, 2], "{text}");
     }
+}
+
+/// Although no other request follows.
+#[tokio::test]
+async fn an_idle_connection_is_closed_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let closed = tokio::spawn(async move {
+        let (mut origin, _) = listener.accept().await.unwrap();
+        let mut read = [0; 4096];
+        assert!(origin.read(&mut read).await.unwrap() > 0);
+        origin.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").await.unwrap();
+        origin.read(&mut read).await.unwrap()
+    });
+    let fixture = Fixture::new([address], Limits { idle_timeout: Duration::from_millis(10), ..Limits::default() });
+    fixture.proxy.start();
+    assert_eq!(fixture.get().await, (200, Ok("x".into())));
+    assert_eq!(timeout(Duration::from_secs(30), closed).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use watari_proxy::{HttpVersion, OriginAddress, PoolConfig, Transport};
 
 use crate::common::pki::Pki;
-use crate::common::{Fixture, get, ok, read, upload};
+use crate::common::{Fixture, get, get_path, ok, read, upload};
 
 /// Responds with the properties of the request, its body and its trailers.
 async fn describe(
@@ -95,6 +95,38 @@ async fn http2_without_tls_is_spoken_where_it_is_known() {
     let body = fixture.respond(request).await.into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["x-sum"], "7");
     assert_eq!(body.to_bytes(), "HTTP/2.0 http example.org / te=trailers body");
+}
+
+/// Clients that do not read fill the windows of their streams, and not that of the connection.
+#[tokio::test]
+async fn unread_responses_do_not_delay_others_on_a_connection_of_http2() {
+    const UNREAD: usize = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let connections = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&connections);
+    tokio::spawn(async move {
+        let answer = |request: Request<Incoming>| async move {
+            let len = if request.uri().path() == "/long" { 4 << 20 } else { 5 };
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(vec![b'x'; len])))
+        };
+        while let Ok((stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let stream = TokioIo::new(stream);
+            tokio::spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service_fn(answer)));
+        }
+    });
+    let origin = Origin { address, connections };
+    let fixture = fixture(&origin, Transport { version: HttpVersion::Http2, ..Transport::default() });
+    let mut unread = Vec::new();
+    for _ in 0..UNREAD {
+        let mut response = fixture.respond(get_path("/long")).await;
+        // The first piece shows that the origin sends.
+        response.body_mut().frame().await.unwrap().unwrap();
+        unread.push(response);
+    }
+    assert_eq!(read(fixture.respond(get_path("/short")).await).await, (200, Ok("xxxxx".to_owned())));
+    assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
