@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::body::CHUNK_LEN;
 
-/// Shorter buffers are allocated with their length, and freed.
-const POOLED_LEN_MIN: usize = 16 * 1024;
+/// Shorter buffers are allocated with their length, and freed. Files that stay in memory are shorter.
+pub(crate) const POOLED_LEN_MIN: usize = 24 * 1024;
 
 /// The free buffers of a thread.
 const FREE_MAX: usize = 4;

@@ -130,7 +130,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a [u8
     values.next().is_none().then_some(value.as_bytes())
 }
 
-/// The content of a file, in memory if it is short and in the kernel's cache. `path` ends with the name of the file.
+/// The content of a file, in memory if it is short and in the kernel's cache, so that it can be stored. `path` ends with
+/// the name of the file.
 fn content(opened: OpenFile, path: &[u8], now: SystemTime) -> Content {
     let OpenFile { file, length, modified, .. } = opened;
     let validators = Validators::new(length, modified, now);

@@ -200,12 +200,8 @@ impl Source {
             Segment::Text(text) => text,
             Segment::File(range) => bytes.slice(range.start as usize..range.end as usize),
         };
-        let mut pieces = segments.into_iter().map(piece);
-        match (pieces.next(), pieces.next()) {
-            (None, _) => empty(),
-            (Some(only), None) => full(only),
-            (Some(first), Some(second)) => full([first, second].into_iter().chain(pieces).flatten().collect::<Bytes>()),
-        }
+        let pieces: Vec<Bytes> = segments.into_iter().map(piece).collect();
+        if let [only] = &pieces[..] { full(only.clone()) } else { full(pieces.concat()) }
     }
 }
 

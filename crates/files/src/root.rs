@@ -7,12 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 /// The attempts to open a path while a concurrent rename keeps the kernel from proving that it stays below the root
 /// (`EAGAIN`, openat2(2)).
 const ATTEMPTS: u32 = 8;
+
+/// The way in which every path is resolved.
+const RESOLVE_BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 /// The root directory. The kernel checks every step of a path, including symbolic links. It refuses a path that leads
 /// outside or is absolute (`RESOLVE_BENEATH`, Linux 5.6).
@@ -77,10 +80,11 @@ impl Root {
         Ok(Self { directory: Arc::new(directory) })
     }
 
-    /// The inode that `path` leads to, relative to the root. Follows symbolic links, also out of the root.
+    /// The inode that `path` leads to, relative to the root. Fails if the path is not in the kernel's cache.
     pub(crate) fn identity(&self, path: &[u8]) -> io::Result<Identity> {
-        let stat = rustix::fs::statat(&self.directory, path, AtFlags::empty())?;
-        Ok(Identity::of(&stat))
+        let (flags, how) = (OFlags::PATH | OFlags::CLOEXEC, RESOLVE_BELOW | ResolveFlags::CACHED);
+        let inode = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), how)?;
+        Ok(Identity::of(&rustix::fs::fstat(&inode)?))
     }
 
     /// Opens `path`, relative to the root.
@@ -112,8 +116,7 @@ impl Root {
     fn open_resolving(&self, path: &[u8], how: ResolveFlags) -> Result<Opened, Errno> {
         // Without these flags, a pipe would block the open, and a terminal would become the controlling terminal.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let how = how | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), how)?;
+        let file = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), RESOLVE_BELOW | how)?;
         let stat = rustix::fs::fstat(&file)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Opened::File(OpenFile {

@@ -1,7 +1,7 @@
-//! Small files in memory. To serve one takes a single system call, which checks that the path still leads to it.
+//! Small files in memory.
 //!
 //! A file is stored when it is read, if it has not changed for a while. It is served while its path leads to the same
-//! inode with the same length and times. The kernel sets `ctime` at each change of an inode, and no program can set it
+//! inode with the same length and times. The kernel checks every step of the path, as for a file that is opened. The kernel sets `ctime` at each change of an inode, and no program can set it
 //! back. Kernels store the time of the last tick, so a file that has changed within [`SETTLED_AFTER`] is not stored: it
 //! could change again without another time.
 //!
@@ -69,9 +69,6 @@ impl SmallFiles {
     }
 
     /// The file at this path of a URI, if it is stored and has not changed.
-    ///
-    /// The check follows symbolic links to any place. That reveals nothing: only an inode that was reached below the
-    /// root passes it. The kernel has looked up the path within [`AGE_MAX`], so it seldom reads the disk.
     pub(crate) fn find(&self, uri_path: &str, root: &Root, now: Instant) -> Option<Content> {
         let file = self.files.get(uri_path)?;
         if now >= file.until || root.identity(&file.path).ok() != Some(file.identity) {
@@ -110,6 +107,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::buffer::POOLED_LEN_MIN;
     use crate::root::Opened;
 
     struct Site {
@@ -168,12 +166,12 @@ mod tests {
     #[tokio::test]
     async fn a_path_that_leads_elsewhere_is_noticed() {
         let site = Site::with("a", "a");
-        for name in ["b", "c", "d"] {
+        for name in ["b", "c", "d", "e"] {
             fs::create_dir(site.path(name)).unwrap();
             fs::write(site.path(name).join("x"), name).unwrap();
         }
         symlink("b", site.path("now")).unwrap();
-        let each = ["a", "now/x", "d/x"];
+        let each = ["a", "now/x", "d/x", "e/x"];
         for name in each {
             site.add(name, LATER).await;
             assert!(site.found(name).is_some(), "{name}");
@@ -183,6 +181,9 @@ mod tests {
         symlink("c", site.path("next")).unwrap();
         fs::rename(site.path("next"), site.path("now")).unwrap();
         fs::remove_dir_all(site.path("d")).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::rename(site.path("e"), outside.path().join("e")).unwrap();
+        symlink(outside.path().join("e"), site.path("e")).unwrap();
         for name in each {
             assert!(site.found(name).is_none(), "{name}");
         }
@@ -208,6 +209,8 @@ mod tests {
         let site = Site::with("long", &"x".repeat(LEN_MAX as usize + 1));
         site.add("long", LATER).await;
         assert!(site.found("long").is_none());
+        // A stored file holds no pooled buffer, which is longer.
+        assert!(LEN_MAX < POOLED_LEN_MIN as u64);
         let short = "x".repeat(LEN_MAX as usize);
         for number in 0..2 * TOTAL_LEN_MAX / LEN_MAX {
             fs::write(site.path(&number.to_string()), &short).unwrap();
