@@ -1,4 +1,4 @@
-//! Legs: their prefaces, the keys that authenticate these, and what a leg carries next.
+//! Legs: their prefaces, the keys that authenticate these, the threads that serve them, and what a leg carries next.
 
 pub(crate) mod leg_keys;
 pub(crate) mod legs;

@@ -22,7 +22,7 @@
 //!
 //! ```text
 //!  lib           composition: the agent, its timers, dispatch of the mesh's messages
-//!  accept        legs, their prefaces, the keys that authenticate these
+//!  accept        legs, their prefaces, the keys that authenticate these, the threads that serve
 //!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
 //!  handoff       source, target, announced ends, the registry of live connections, anchored streams
 //!  sessions      settings, status, ticket keys, stored sessions, their search
