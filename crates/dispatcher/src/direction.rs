@@ -24,12 +24,12 @@ thread_local! {
 /// The bytes that wait in one direction, in the order in which they are written:
 ///
 /// ```text
-///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe | bytes of the stream
+///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe | parts
 /// ```
 ///
 /// * It is filled by one read when it is empty, and that read is either in memory or in a pipe. Further reads
-///   ([`Direction::read_behind`]) go into parts of at most [`READ_LEN`] bytes. Each part is freed when it is written.
-///   The caller bounds them.
+///   ([`Direction::read_behind`]) go into parts: at most [`READ_LEN`] bytes in memory, or one read in a pipe. Each part
+///   is freed when it is written. The caller bounds them.
 /// * Each byte of the stream is counted once when it is read and once when it is written. `read = written + waiting`
 ///   holds with any head in front, and with any destination.
 /// * The flow owns the bytes that wait. They outlive the connection they were read from, and go to the connection that
@@ -53,10 +53,12 @@ pub(crate) struct Direction {
     copy: Option<Vec<u8>>,
 }
 
-/// Bytes that were read while others waited, and their count.
+/// Bytes that were read while others waited, in memory or in a pipe, and their count.
 #[derive(Debug)]
 struct Part {
     bytes: Vec<u8>,
+    /// Never an empty pipe.
+    pipe: Option<Pipe>,
     held: InGauge,
 }
 
@@ -103,8 +105,9 @@ impl Direction {
 
     /// The number of the stream's bytes that wait.
     pub(crate) fn waiting(&self) -> usize {
-        let behind: usize = self.behind.iter().map(|part| part.bytes.len()).sum();
-        self.bytes.len() - self.taken - self.head_left + self.pipe.as_ref().map_or(0, Pipe::len) + behind
+        let in_pipe = |pipe: &Option<Pipe>| pipe.as_ref().map_or(0, Pipe::len);
+        let behind: usize = self.behind.iter().map(|part| part.bytes.len() + in_pipe(&part.pipe)).sum();
+        self.bytes.len() - self.taken - self.head_left + in_pipe(&self.pipe) + behind
     }
 
     /// Whether bytes of a head wait.
@@ -144,15 +147,32 @@ impl Direction {
     /// until it is their turn. Returns the number of bytes read, 0 at the end of the stream. The flow must not be empty.
     pub(crate) fn read_behind(&mut self, from: &TcpStream, max: usize, held: &Gauge) -> io::Result<usize> {
         debug_assert!(!self.is_empty());
+        let read = match self.is_bulk.then(Pipe::take).flatten() {
+            Some(mut pipe) => {
+                let read = pipe.fill(from, max)?;
+                if read > 0 {
+                    let held = InGauge::of(held, read);
+                    self.behind.push_back(Part { bytes: Vec::new(), pipe: Some(pipe), held });
+                }
+                read
+            }
+            None => self.copy_behind(from, max, held)?,
+        };
+        self.is_bulk = read >= BULK_LEN;
+        Ok(read)
+    }
+
+    fn copy_behind(&mut self, from: &TcpStream, max: usize, held: &Gauge) -> io::Result<usize> {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, &mut scratch[..READ_LEN.min(max)])?;
             match self.behind.back_mut() {
-                Some(last) if last.bytes.len() + read <= READ_LEN => {
+                Some(last) if last.pipe.is_none() && last.bytes.len() + read <= READ_LEN => {
                     last.held.add(read);
                     last.bytes.extend_from_slice(&scratch[..read]);
                 }
                 _ if read > 0 => {
-                    self.behind.push_back(Part { bytes: scratch[..read].to_vec(), held: InGauge::of(held, read) });
+                    let bytes = scratch[..read].to_vec();
+                    self.behind.push_back(Part { bytes, pipe: None, held: InGauge::of(held, read) });
                 }
                 _ => {}
             }
@@ -166,7 +186,7 @@ impl Direction {
     }
 
     fn splice(&mut self, mut pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
-        let read = pipe.fill(from).map_err(Broken::Reading)?;
+        let read = pipe.fill(from, usize::MAX).map_err(Broken::Reading)?;
         self.is_bulk = read >= BULK_LEN;
         self.pipe = Some(pipe).filter(|pipe| !pipe.is_empty());
         Ok((read, self.write_to(to).map_err(|error| Broken::Writing { read, error })?))
@@ -233,7 +253,7 @@ impl Direction {
                 self.behind = VecDeque::new();
                 return Ok(());
             };
-            self.bytes = next.bytes;
+            (self.bytes, self.pipe) = (next.bytes, next.pipe);
         }
     }
 

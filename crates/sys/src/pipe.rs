@@ -81,11 +81,11 @@ impl Pipe {
         self.len == 0
     }
 
-    /// Reads what `from` has without blocking, up to the pipe's capacity. Returns 0 at the end of the stream. The pipe
-    /// must be empty: a full pipe cannot be distinguished from a connection without data.
-    pub fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
+    /// Reads what `from` has without blocking, at most `len_max` bytes and the pipe's capacity. Returns 0 at the end of
+    /// the stream. The pipe must be empty: a full pipe cannot be distinguished from a connection without data.
+    pub fn fill(&mut self, from: &TcpStream, len_max: usize) -> io::Result<usize> {
         debug_assert!(self.is_empty());
-        let read = from.try_io(Interest::READABLE, || move_bytes(from, &self.ends().into, HELD_MAX))?;
+        let read = from.try_io(Interest::READABLE, || move_bytes(from, &self.ends().into, HELD_MAX.min(len_max)))?;
         self.len += read;
         Ok(read)
     }
@@ -170,7 +170,7 @@ mod tests {
     async fn fill(pipe: &mut Pipe, from: &TcpStream) -> usize {
         loop {
             from.readable().await.unwrap();
-            match pipe.fill(from) {
+            match pipe.fill(from, usize::MAX) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 filled => return filled.unwrap(),
             }
@@ -182,7 +182,7 @@ mod tests {
         let (mut near, from) = connection().await;
         let (to, mut far) = connection().await;
         let mut pipe = Pipe::take().unwrap();
-        assert_eq!(pipe.fill(&from).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(pipe.fill(&from, usize::MAX).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         near.write_all(b"bytes").await.unwrap();
         assert_eq!(fill(&mut pipe, &from).await, 5);
         assert_eq!(pipe.len(), 5);

@@ -195,7 +195,7 @@ async fn what_waits_in_a_pipe_goes_to_another_connection_behind_a_head() {
 /// before the target's bytes.
 #[tokio::test]
 async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
-    for in_pipe in [true, false] {
+    for (in_pipe, len_max) in [(true, 1000), (true, 1 << 20), (false, 1000), (false, 1 << 20)] {
         let pipes: Vec<_> = if in_pipe { Vec::new() } else { std::iter::from_fn(Pipe::take).collect() };
         let (stream, others) = (pattern(LONG), b"bytes of the target".repeat(1000));
         let (from, mut near) = connection().await;
@@ -207,7 +207,7 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
         counted.pass_until_stuck(&from, &to).await;
         assert_eq!(counted.direction.pipe.is_some(), in_pipe);
         while timeout(WAIT_MAX, from.readable()).await.is_ok() {
-            match counted.direction.read_behind(&from, 1000, &held) {
+            match counted.direction.read_behind(&from, len_max, &held) {
                 Ok(0) => break,
                 Ok(read) => {
                     counted.count(read, Written::default());
@@ -220,6 +220,7 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
         }
         sender.await.unwrap().unwrap();
         assert_eq!(counted.read, LONG);
+        assert_eq!(counted.direction.behind.iter().any(|part| part.pipe.is_some()), in_pipe);
         let read = read_all(far);
         counted.pass_all(&source(others.clone()).await, &to).await;
         drop(to);
