@@ -12,7 +12,8 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::config::Limits;
 use crate::event::SendError;
 
-/// The longest wait of a message that is sent with [`Outbox::push_soon`].
+/// The longest wait of a message that is sent with [`Outbox::push_soon`]. A message waits only if the one before it came
+/// less than this time ago: then another one probably follows.
 const SOON: Duration = Duration::from_millis(4);
 
 /// The usual capacity of a batch, in bytes.
@@ -32,6 +33,8 @@ struct Queue {
     batch: Batch,
     messages: usize,
     due: Due,
+    /// When a message was last sent with [`Outbox::push_soon`].
+    last_soon: Option<Instant>,
 }
 
 /// The time at which the queue has to be written.
@@ -66,10 +69,15 @@ impl Outbox {
         Ok(())
     }
 
-    /// Appends a message, unless the queue is full. It is written with the next one that is pushed, or after [`SOON`].
+    /// Appends a message, unless the queue is full. Of many such messages, those of [`SOON`] are written together, or with
+    /// the next one that is pushed. A single one is written at once: to wake this thread and the peer again later would
+    /// cost more.
     pub(crate) fn push_soon(&self, message: &Message) -> Result<(), SendError> {
         self.append(message, 1)?;
-        self.due(Due::At(Instant::now() + SOON));
+        let now = Instant::now();
+        let before = self.queue().last_soon.replace(now);
+        let others_follow = before.is_some_and(|before| now.duration_since(before) < SOON);
+        self.due(if others_follow { Due::At(now + SOON) } else { Due::Now });
         Ok(())
     }
 
@@ -230,12 +238,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_can_wait_goes_with_what_cannot_or_a_little_later() {
         let outbox = outbox(100, 1 << 20);
+        let mut batch = Batch::default();
         let begin = Instant::now();
+        outbox.push_soon(&gone(0)).unwrap();
+        outbox.wait_until_due().await;
+        assert_eq!(begin.elapsed(), Duration::ZERO, "no other message preceded");
+        assert!(outbox.take(&mut batch));
         outbox.push_soon(&gone(1)).unwrap();
         outbox.push_soon(&gone(2)).unwrap();
         outbox.wait_until_due().await;
         assert!((SOON..SOON * 2).contains(&begin.elapsed()), "{:?}", begin.elapsed());
-        let mut batch = Batch::default();
         assert!(outbox.take(&mut batch));
         assert_eq!(frames(batch.as_slice()), [1, 2].map(|number| Frame::Message(gone(number))));
 
@@ -252,6 +264,13 @@ mod tests {
         assert_eq!(begin.elapsed(), Duration::ZERO);
         assert!(outbox.take(&mut batch));
         assert_eq!(frames(batch.as_slice()), [3, 4, 5].map(|number| Frame::Message(gone(number))));
+
+        tokio::time::advance(SOON).await;
+        let begin = Instant::now();
+        outbox.push_soon(&gone(6)).unwrap();
+        outbox.wait_until_due().await;
+        assert_eq!(begin.elapsed(), Duration::ZERO, "the last message was long ago");
+        assert!(outbox.take(&mut batch));
 
         let nothing = tokio::time::timeout(Duration::from_secs(1), outbox.wait_until_due());
         assert!(nothing.await.is_err(), "nothing waits");
