@@ -13,8 +13,9 @@ use crate::metrics::InGauge;
 /// The most bytes of one read into memory.
 const READ_LEN: usize = 64 * 1024;
 
-/// A read of this many bytes suggests that more will follow. The next bytes then go through a pipe (`splice`), which
-/// costs more to set up and less per byte. Handshakes and small requests never reach this.
+/// A read of this many bytes suggests that more will follow. The next two reads then go through a pipe (`splice`), which
+/// costs more to set up and less per byte. Two, because in a long transfer the last read of a burst is often small.
+/// Handshakes and small requests never reach this.
 const BULK_LEN: usize = 16 * 1024;
 
 thread_local! {
@@ -47,8 +48,10 @@ pub(crate) struct Direction {
     pipe: Option<Pipe>,
     /// Further bytes of the stream. Empty if nothing waits in front of them.
     behind: VecDeque<Part>,
-    /// Whether the last read had at least [`BULK_LEN`] bytes.
+    /// Whether the last read, or the one before it, had at least [`BULK_LEN`] bytes.
     is_bulk: bool,
+    /// Whether the last read had so many.
+    was_large: bool,
     /// A copy of all bytes read, as long as they may have to be sent to another agent. The caller bounds it.
     copy: Option<Vec<u8>>,
 }
@@ -136,7 +139,7 @@ impl Direction {
         debug_assert!(self.is_empty());
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, scratch)?;
-            self.is_bulk = read >= BULK_LEN;
+            self.note_read(read);
             self.copy_too(&scratch[..read]);
             self.bytes.extend_from_slice(&scratch[..read]);
             Ok(read)
@@ -158,7 +161,7 @@ impl Direction {
             }
             None => self.copy_behind(from, max, held)?,
         };
-        self.is_bulk = read >= BULK_LEN;
+        self.note_read(read);
         Ok(read)
     }
 
@@ -182,12 +185,18 @@ impl Direction {
 
     /// Whether the flow is empty and more bytes are probably ready.
     pub(crate) fn goes_on(&self) -> bool {
-        self.is_bulk && self.is_empty()
+        self.was_large && self.is_empty()
+    }
+
+    fn note_read(&mut self, read: usize) {
+        let is_large = read >= BULK_LEN;
+        self.is_bulk = is_large || self.was_large;
+        self.was_large = is_large;
     }
 
     fn splice(&mut self, mut pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
         let read = pipe.fill(from, usize::MAX).map_err(Broken::Reading)?;
-        self.is_bulk = read >= BULK_LEN;
+        self.note_read(read);
         self.pipe = Some(pipe).filter(|pipe| !pipe.is_empty());
         Ok((read, self.write_to(to).map_err(|error| Broken::Writing { read, error })?))
     }
@@ -196,7 +205,7 @@ impl Direction {
     fn copy(&mut self, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, scratch).map_err(Broken::Reading)?;
-            self.is_bulk = read >= BULK_LEN;
+            self.note_read(read);
             // A write of 0 bytes also fails if the stream was shut down.
             if read == 0 {
                 return Ok((0, Written::default()));
