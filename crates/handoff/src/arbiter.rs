@@ -4,6 +4,7 @@ mod events;
 
 pub use events::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 
+use serde::{Deserialize, Serialize};
 use watari_values::{AbortReason, Epoch, NodeName};
 
 /// Decides which agent owns one connection. Counts the bytes of both streams, as far as the decisions require.
@@ -21,7 +22,9 @@ use watari_values::{AbortReason, Epoch, NodeName};
 ///
 /// While `Moving`, the dispatcher does not read the client (see [`Arbiter::reads_client`]). It reads the owner's leg in
 /// every state.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+///
+/// It can be serialized, so that another process of the dispatcher goes on with it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Arbiter {
     state: ArbiterState,
     owner: NodeName,
@@ -41,7 +44,7 @@ pub struct Arbiter {
     early: Option<(NodeName, Answer)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum ArbiterState {
     Relaying,
     Moving(Move),
@@ -51,14 +54,14 @@ enum ArbiterState {
 }
 
 /// An undecided attempt. Its epoch is `Arbiter::last`, and its source is `Arbiter::owner`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Move {
     offer: Offer,
     held: bool,
     leg_ready: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Answer {
     Held(Offer),
     Refused(AbortReason),

@@ -108,6 +108,11 @@ impl<H: Handler> Endpoint<H> {
 }
 
 impl Listener {
+    /// Another handle of the socket. `None`: it is closed.
+    pub fn handle(&self) -> Option<io::Result<StdTcpListener>> {
+        self.acceptor.listener()
+    }
+
     /// Stops accepting, and waits until the socket is closed. Accepted connections go on.
     pub async fn close(self) {
         self.close.cancel();

@@ -38,9 +38,6 @@ pub enum LinkError {
     /// A peer without an entry, or one that this node dials, did not send its address.
     #[error("the node did not announce its address (set `join = \"certified\"` there), or its clock is far ahead")]
     NoIntroduction,
-    /// The peer dialed, although this node dials it.
-    #[error("{0} connected, although this node connects to it")]
-    WrongDirection(NodeName),
     /// TLS and hellos were not complete in time.
     #[error("the handshake took too long")]
     HandshakeTimeout,
@@ -103,7 +100,6 @@ impl LinkError {
             Self::UnknownPeer(_) => "unknown_peer",
             Self::Evicted(_) => "evicted",
             Self::NoIntroduction => "no_introduction",
-            Self::WrongDirection(_) => "wrong_direction",
             Self::HandshakeTimeout => "handshake_timeout",
             Self::CrowdedOut => "crowded_out",
             Self::NoHello => "no_hello",

@@ -51,7 +51,8 @@ pub(crate) async fn accept(
     Ok((name, known, established))
 }
 
-/// Whether the node `name` may continue. Returns its entry, if it has one.
+/// Whether the node `name` may continue. Returns its entry, if it has one. A peer that this node dials may introduce
+/// itself.
 fn may_come(
     shared: &MeshShared,
     name: &NodeName,
@@ -65,7 +66,6 @@ fn may_come(
     let is_node = allowed.contains(&Role::Agent) || allowed.contains(&Role::Dispatcher);
     match known {
         None if !shared.is_open || !is_node || *name == shared.hello.node => Err(LinkError::UnknownPeer(name.clone())),
-        Some(_) if !shared.is_open && shared.dials(name) => Err(LinkError::WrongDirection(name.clone())),
         known => Ok(known),
     }
 }

@@ -11,7 +11,8 @@
 //!      |<------ members {a, b, z} -------|  end
 //!      |<================================|  a dials z, and so does b, to which a passes the news on
 //! ```
-//! So there is only one way in which links are established. Repeated introductions do not disturb a link.
+//! So there is only one way in which links are established. Repeated introductions do not disturb a link. A new process
+//! of a node also introduces itself, so that its peers do not wait before they dial again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,15 +46,20 @@ pub(crate) async fn run(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
             backoff = Backoff::new(after, shared.limits.backoff_max);
             continue;
         }
-        let outcome = tokio::select! {
-            outcome = timeout(shared.limits.handshake_max, introduce(&shared, &peer)) => outcome,
-            () = peer.end.cancelled() => return,
-        };
-        if let Err(error) = outcome.unwrap_or(Err(LinkError::HandshakeTimeout)) {
-            shared.metrics.attempt_failed(&error);
-            peer.set_error(&error);
-            debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "introduction failed");
-        }
+        once(Arc::clone(&shared), Arc::clone(&peer)).await;
+    }
+}
+
+/// Introduces this node to a peer, which then dials it.
+pub(crate) async fn once(shared: Arc<MeshShared>, peer: Arc<PeerEntry>) {
+    let outcome = tokio::select! {
+        outcome = timeout(shared.limits.handshake_max, introduce(&shared, &peer)) => outcome,
+        () = peer.end.cancelled() => return,
+    };
+    if let Err(error) = outcome.unwrap_or(Err(LinkError::HandshakeTimeout)) {
+        shared.metrics.attempt_failed(&error);
+        peer.set_error(&error);
+        debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "introduction failed");
     }
 }
 

@@ -44,6 +44,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, RwLock};
 
 use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,17 @@ impl Mesh {
         registry: &mut Registry,
         shutdown: CancellationToken,
     ) -> Result<(Self, mpsc::Receiver<Event>), StartError> {
+        let (mesh, events, links) = Self::prepare(config, registry, shutdown)?;
+        links.begin();
+        Ok((mesh, events))
+    }
+
+    /// Like [`Mesh::start`], but has no links until [`Links::begin`]: another process of this node may have them.
+    pub fn prepare(
+        config: Config,
+        registry: &mut Registry,
+        shutdown: CancellationToken,
+    ) -> Result<(Self, mpsc::Receiver<Event>, Links), StartError> {
         config.check()?;
         let (events, receiver) = mpsc::channel(config.limits.events_max);
         let hello = Hello::new(config.identity.node().clone(), &config.roles, random_u64()?);
@@ -107,11 +119,8 @@ impl Mesh {
             shutdown,
             tasks: TaskTracker::new(),
         });
-        shared.configure(config.peers);
-        shared.tasks.spawn(membership::keep(Arc::clone(&shared)));
-        shared.tasks.spawn(accept::run(Arc::clone(&shared), config.listener));
-        shared.tasks.close();
-        Ok((Self { shared }, receiver))
+        let links = Links { shared: Arc::clone(&shared), listener: config.listener, peers: config.peers };
+        Ok((Self { shared }, receiver, links))
     }
 
     /// Puts `message` into the queue of the link to `peer`. Never waits.
@@ -202,6 +211,34 @@ impl Mesh {
     /// Waits until all tasks have ended after shutdown. Messages queued before it were then sent, or could not be.
     pub async fn stopped(&self) {
         self.shared.tasks.wait().await;
+    }
+}
+
+/// The links of a mesh that have not begun.
+pub struct Links {
+    shared: Arc<MeshShared>,
+    listener: TcpListener,
+    peers: Vec<Peer>,
+}
+
+impl Links {
+    /// Starts dialing and accepting.
+    pub fn begin(self) {
+        let Self { shared, listener, peers } = self;
+        shared.configure(peers);
+        shared.tasks.spawn(membership::keep(Arc::clone(&shared)));
+        shared.tasks.spawn(accept::run(Arc::clone(&shared), listener));
+        shared.tasks.close();
+    }
+
+    /// Like [`Links::begin`], for a new process of a node whose peers are losing their links to the previous one. Has
+    /// those that dial this node dial at once, and not after a pause.
+    pub fn begin_again(self) {
+        let shared = Arc::clone(&self.shared);
+        self.begin();
+        for peer in shared.all_peers().into_iter().filter(|peer| !shared.dials(&peer.name)) {
+            tokio::spawn(introduce::once(Arc::clone(&shared), peer));
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use watari_handoff::ArbiterTimer;
 
 /// How long the limits are. They do not change during a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
     /// From the start until the agent announces that the handshake is done.
     pub handshake: Duration,
@@ -42,6 +43,24 @@ pub(crate) enum EndHeld {
     LongEnough,
 }
 
+/// [`Deadlines`] as the times that are left, for another process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimesLeft {
+    handshake: Option<Duration>,
+    idle: Duration,
+    lifetime: Duration,
+    timer: Option<(ArbiterTimer, Duration)>,
+    end_held: EndHeldLeft,
+    linger: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum EndHeldLeft {
+    NotYet,
+    For(Duration),
+    LongEnough,
+}
+
 /// A deadline that was reached.
 pub(crate) enum Reached {
     Arbiter(ArbiterTimer),
@@ -61,6 +80,39 @@ impl Deadlines {
             timer: None,
             client_end: EndHeld::NotYet,
             linger: None,
+        }
+    }
+
+    /// The times that are left at `now`.
+    pub(crate) fn left(&self, now: Instant) -> TimesLeft {
+        let left = |at: Instant| at.saturating_duration_since(now);
+        TimesLeft {
+            handshake: self.handshake.map(left),
+            idle: left(self.idle),
+            lifetime: left(self.lifetime),
+            timer: self.timer.map(|(timer, at)| (timer, left(at))),
+            end_held: match self.client_end {
+                EndHeld::NotYet => EndHeldLeft::NotYet,
+                EndHeld::Until(at) => EndHeldLeft::For(left(at)),
+                EndHeld::LongEnough => EndHeldLeft::LongEnough,
+            },
+            linger: self.linger.map(left),
+        }
+    }
+
+    /// Deadlines of which these times are left at `now`.
+    pub(crate) fn of(left: &TimesLeft, now: Instant) -> Self {
+        Self {
+            handshake: left.handshake.map(|left| now + left),
+            idle: now + left.idle,
+            lifetime: now + left.lifetime,
+            timer: left.timer.map(|(timer, left)| (timer, now + left)),
+            client_end: match left.end_held {
+                EndHeldLeft::NotYet => EndHeld::NotYet,
+                EndHeldLeft::For(left) => EndHeld::Until(now + left),
+                EndHeldLeft::LongEnough => EndHeld::LongEnough,
+            },
+            linger: left.linger.map(|left| now + left),
         }
     }
 

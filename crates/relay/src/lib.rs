@@ -10,6 +10,8 @@
 //!    [`Relay::handle`] with it before the next action. Actions that follow from it come after those that are pending.
 //! 4. End when [`Relay::is_over`].
 //!
+//! A [`Snapshot`] of a relay passes to another process, which goes on with it.
+//!
 //! The bytes that wait to be written belong to the connection, not to a leg. In each direction, bytes read = bytes
 //! written + bytes waiting, and the arbiter gets each count once.
 
@@ -23,4 +25,4 @@ mod waiting;
 
 pub use deadlines::Timeouts;
 pub use events::{Action, ClientRead, Context, DispatcherState, Input, Interest, LegRead};
-pub use relay::{Relay, Start, UNDELIVERED_LEN_MAX};
+pub use relay::{Relay, Snapshot, Start, UNDELIVERED_LEN_MAX};

@@ -1,10 +1,12 @@
 //! The relay's core.
 
 mod decisions;
+mod snapshot;
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use watari_handoff::{Arbiter, ArbiterEvent};
 use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::Kind;
@@ -12,6 +14,7 @@ use watari_wire::leg::Kind;
 use crate::deadlines::{Deadlines, Reached, Timeouts};
 use crate::events::{Action, ClientRead, Context, Input, Interest, LegRead};
 use crate::waiting::Waiting;
+pub use snapshot::Snapshot;
 
 /// The most bytes that wait for a client while an attempt is undecided. The socket buffers of both ends of a leg hold
 /// at most 1 MiB, so a slow client does not keep a source's tail from the dispatcher.
@@ -85,7 +88,7 @@ pub struct Start {
 }
 
 /// The state of the client's stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum FromClient {
     Open,
     /// The client sent FIN.
@@ -95,7 +98,7 @@ enum FromClient {
 }
 
 /// The state of the stream to the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum ToClient {
     Open,
     /// Complete, except for the bytes that wait.
@@ -105,7 +108,7 @@ enum ToClient {
 }
 
 /// The state of the owner's leg, and whether another connection may follow on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum OwnerLeg {
     /// An idle leg that is used again. The relay writes its preface together with the client's first bytes.
     Unopened,
@@ -120,7 +123,7 @@ enum OwnerLeg {
 }
 
 /// The leg to the target of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum PreparedLeg {
     None,
     Connecting(Epoch),

@@ -1,8 +1,10 @@
 //! The counts of one direction.
 
+use serde::{Deserialize, Serialize};
+
 /// The bytes of one direction that were read from one side and not yet written to the other. `read = written + waiting`
 /// holds by construction.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     pub(crate) read: u64,
     pub(crate) written: u64,

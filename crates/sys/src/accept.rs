@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -46,6 +47,12 @@ impl Acceptor {
     pub async fn ended(self) {
         // A task that panicked has closed its listener too.
         let _ = self.task.await;
+    }
+
+    /// Another handle of the listener. `None`: the task has ended.
+    pub fn listener(&self) -> Option<io::Result<std::net::TcpListener>> {
+        let listener = self.listener.upgrade()?;
+        Some(listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from))
     }
 
     /// Sets the timeout of connections accepted from now on, which inherit it (see [`tcp::prepare_listener`]).

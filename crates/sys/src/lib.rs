@@ -1,6 +1,8 @@
-//! System calls of Watari: TCP options, accept loops, threads, pipes for splice(2), return of memory.
+//! System calls of Watari: TCP options, accept loops, threads, pipes for splice(2), descriptors for another process,
+//! return of memory.
 
 mod accept;
+mod descriptors;
 mod memory;
 mod pipe;
 pub mod tcp;
@@ -8,6 +10,7 @@ mod threads;
 mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
+pub use descriptors::{DESCRIPTORS_MAX, DescriptorStream};
 pub use memory::build_runtime;
 pub use pipe::{FILES_PER_PIPE, Pipe};
 pub use threads::Threads;

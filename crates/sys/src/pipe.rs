@@ -97,6 +97,25 @@ impl Pipe {
         Ok(written)
     }
 
+    /// Moves all bytes to the end of `into`. Then the pipe is empty.
+    pub fn read(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
+        let start = into.len();
+        into.resize(start + self.len, 0);
+        while self.len > 0 {
+            let at = into.len() - self.len;
+            let read = retry_on_intr(|| rustix::io::read(&self.ends().out, &mut into[at..]));
+            match read {
+                Ok(0) => unreachable!("this process holds the other end"),
+                Ok(read) => self.len -= read,
+                Err(error) => {
+                    into.truncate(at);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn ends(&self) -> &Ends {
         self.ends.as_ref().expect("a pipe has its ends until it is dropped")
     }

@@ -1,9 +1,10 @@
 //! Events and actions of an arbiter.
 
+use serde::{Deserialize, Serialize};
 use watari_values::{AbortReason, Epoch, NodeName};
 
 /// A source's proposal, or a target's report of a held connection.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Offer {
     pub target: NodeName,
     /// The epoch of the attempt.
@@ -69,7 +70,7 @@ pub enum ArbiterEvent {
 }
 
 /// The timers of an arbiter; see [`Arbiter::timer`](super::Arbiter::timer).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ArbiterTimer {
     /// From the proposal to the decision.
     Move,

@@ -81,14 +81,23 @@ async fn another_node_at_the_address_is_refused() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_no_peer_or_should_not_dial_is_refused() {
+async fn a_node_that_is_no_peer_is_refused() {
     let cluster = Cluster::new(&["a", "b", "c"]);
     let b = cluster.node("b", &[("c", nowhere())]).await;
-    for (node, reason) in [("a", "unknown_peer"), ("c", "wrong_direction")] {
-        let mut raw = RawPeer::connect(&cluster.identity(node), "b", b.address).await;
-        assert_eq!(raw.next_frame().await, None);
-        b.counts(&refused(reason), 1).await;
-    }
+    let mut raw = RawPeer::connect(&cluster.identity("a"), "b", b.address).await;
+    assert_eq!(raw.next_frame().await, None);
+    b.counts(&refused("unknown_peer"), 1).await;
+}
+
+/// A peer that this node dials may only introduce itself.
+#[tokio::test]
+async fn a_peer_that_should_not_dial_gets_no_link() {
+    let cluster = Cluster::new(&["b", "c"]);
+    let b = cluster.node("b", &[("c", nowhere())]).await;
+    let mut raw = RawPeer::link(&cluster.identity("c"), "b", b.address, 1).await;
+    raw.send_link(&LinkMessage::Ping).await;
+    b.counts(&refused("no_introduction"), 1).await;
+    assert!(!b.mesh.is_up(&name("c")));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
 
-use super::{PreparedLeg, Relay, Start, UNDELIVERED_LEN_MAX};
+use super::{PreparedLeg, Relay, Snapshot, Start, UNDELIVERED_LEN_MAX};
 use crate::transitions::{assert_pinned, table};
 use crate::{Action, ClientRead, Context, DispatcherState, Input, LegRead, Timeouts};
 
@@ -233,6 +233,21 @@ fn every_transition() {
     };
     let label = |relay: &Relay| label(relay, start);
     assert_pinned(&table(&states, &inputs(), handle, label), include_str!("transitions.txt"));
+}
+
+/// The relay that another process makes of a snapshot. `None`: there is none in this state.
+fn restored(relay: &Relay, now: Instant) -> Option<Relay> {
+    let bytes = postcard::to_stdvec(&relay.snapshot(now)?).unwrap();
+    Some(Relay::restore(postcard::from_bytes::<Snapshot>(&bytes).unwrap(), now))
+}
+
+#[test]
+fn another_process_goes_on_with_every_state() {
+    let now = Instant::now();
+    for (state, relay) in states(now) {
+        let is_left = relay.is_over() || matches!(relay.prepared, PreparedLeg::Connecting(_));
+        assert_eq!(restored(&relay, now), (!is_left).then_some(relay), "{state}");
+    }
 }
 
 /// A client that stops reading does not keep a move from its decision, and gets every byte once the move is done.
