@@ -292,6 +292,16 @@ impl Agents {
         settings.agents().filter(takes_part).map(load).collect()
     }
 
+    /// Whether any agent can take connections now.
+    pub(crate) fn any_available(&self) -> bool {
+        self.settings().agents().any(|(_, agent)| agent.is_available())
+    }
+
+    /// Takes a slot at `agent` for a connection that it already has.
+    pub(crate) fn place_at(&self, agent: &NodeName) -> Place {
+        self.scheduler.place(agent)
+    }
+
     fn keys(&self) -> MutexGuard<'_, BTreeMap<NodeName, Key>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }

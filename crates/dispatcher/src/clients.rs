@@ -48,6 +48,17 @@ impl Presence {
         Some(Self { clients: clients.clone(), address: None })
     }
 
+    /// Counts a client of this process's predecessor, whatever the limits are.
+    pub(crate) fn restore(clients: &Arc<Clients>, address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let mut counts = clients.counts();
+        counts.total += 1;
+        *counts.by_address.entry(address).or_default() += 1;
+        drop(counts);
+        clients.connections.inc();
+        Self { clients: clients.clone(), address: Some(address) }
+    }
+
     /// Counts the client under its address; called once. `false`: `address` has `max` connections already.
     pub(crate) fn comes_from(&mut self, address: IpAddr, max: usize) -> bool {
         let address = address.to_canonical();

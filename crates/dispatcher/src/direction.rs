@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use prometheus_client::metrics::gauge::Gauge;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use watari_sys::{Pipe, tcp};
 
@@ -56,6 +57,17 @@ pub(crate) struct Direction {
     copy: Option<Vec<u8>>,
 }
 
+/// The waiting bytes of a [`Direction`] on their way to another process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WaitingBytes {
+    /// The head, then bytes of the stream.
+    #[serde(with = "serde_bytes")]
+    bytes: Vec<u8>,
+    head_len: usize,
+    #[serde(with = "serde_bytes")]
+    copy: Option<Vec<u8>>,
+}
+
 /// Bytes that were read while others waited, in memory or in a pipe, and their count.
 #[derive(Debug)]
 struct Part {
@@ -96,6 +108,27 @@ impl Direction {
         copy.extend_from_slice(&self.bytes);
         self.copy = Some(copy);
         self
+    }
+
+    /// The bytes that wait, for another process. They stay here as well, and none is in a pipe any more. Fails if the
+    /// pipe cannot be read.
+    pub(crate) fn snapshot(&mut self) -> io::Result<WaitingBytes> {
+        let parts = self.behind.iter_mut().map(|part| (&mut part.bytes, &mut part.pipe));
+        for (bytes, in_pipe) in [(&mut self.bytes, &mut self.pipe)].into_iter().chain(parts) {
+            if let Some(pipe) = in_pipe {
+                pipe.read(bytes)?;
+                *in_pipe = None;
+            }
+        }
+        let mut bytes = self.bytes[self.taken..].to_vec();
+        self.behind.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
+        Ok(WaitingBytes { bytes, head_len: self.head_left, copy: self.copy.clone() })
+    }
+
+    /// A flow that holds the waiting bytes of another process.
+    pub(crate) fn restore(waiting: WaitingBytes) -> Self {
+        let WaitingBytes { bytes, head_len, copy } = waiting;
+        Self { head_left: head_len.min(bytes.len()), bytes, copy, ..Self::default() }
     }
 
     pub(crate) fn drop_copy(&mut self) {

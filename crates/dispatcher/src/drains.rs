@@ -86,6 +86,11 @@ impl Drains {
         self.agents().keys().cloned().collect()
     }
 
+    /// The agents that are being drained for the source `by`.
+    pub(crate) fn asked_by(&self, by: AskedBy) -> Vec<NodeName> {
+        self.agents().iter().filter(|(_, asked)| asked.contains(&by)).map(|(agent, _)| agent.clone()).collect()
+    }
+
     fn agents(&self) -> MutexGuard<'_, BTreeMap<NodeName, BTreeSet<AskedBy>>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }

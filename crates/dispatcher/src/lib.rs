@@ -35,14 +35,18 @@ mod relay;
 mod scheduler;
 mod shared;
 mod table;
+mod upgrade;
 
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_mesh::{Event, Mesh};
@@ -63,6 +67,7 @@ pub use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::shared::DispatcherShared;
 use crate::table::Table;
+pub use crate::upgrade::{Passing, PassingOn, RestoreError, Restored, SOCKETS_MAX};
 
 /// A running dispatcher. Clones share it.
 #[derive(Clone)]
@@ -70,14 +75,16 @@ pub struct Dispatcher {
     shared: Arc<DispatcherShared>,
     threads: Threads,
     accepting: Arc<Accepting>,
+    /// The number of connections that came from a predecessor. They take turns on the threads.
+    restored: Arc<AtomicUsize>,
 }
 
 impl Dispatcher {
-    /// Starts `threads` threads, which accept clients and relay them, until `shutdown`. `listeners` has, for each
-    /// address, one listener for each thread. Everything else runs in the tokio runtime of the caller.
+    /// Starts `threads` threads, which relay clients until `shutdown`. Accepts none before [`Dispatcher::listen`].
+    /// Everything else runs in the tokio runtime of the caller.
     pub fn start(
         config: Config,
-        (threads, listeners): (NonZeroUsize, Listeners),
+        threads: NonZeroUsize,
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
@@ -92,14 +99,16 @@ impl Dispatcher {
             mesh,
             metrics,
             reloaded: Notify::new(),
+            visits: Gauge::default(),
+            successor: watch::Sender::new(None),
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         tokio::spawn(rebalance::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         tokio::spawn(legs::keep_tidy(shared.idle_legs.clone(), shutdown.clone()));
         let threads = Threads::start("relay", threads.get(), shutdown)?;
-        let accepting = Arc::new(Accepting::start(&shared, &threads, listeners, shutdown)?);
-        Ok(Self { shared, threads, accepting })
+        let accepting = Arc::new(Accepting::new(&threads, shutdown));
+        Ok(Self { shared, threads, accepting, restored: Arc::default() })
     }
 
     /// Waits until a thread has ended without a shutdown. Its clients are cut off, and the clients that the kernel
@@ -126,6 +135,34 @@ impl Dispatcher {
     pub async fn reload(&self, config: Config) {
         self.shared.reload(config);
         self.accepting.set_user_timeout(self.shared.limits().user_timeout).await;
+    }
+
+    /// Further handles of all listeners, for a successor of this process.
+    pub async fn listeners(&self) -> io::Result<Listeners> {
+        self.accepting.listeners().await
+    }
+
+    /// Begins to pass connections to a successor of this process. The caller must have ended all listening
+    /// ([`Dispatcher::listen`]), or new connections come here meanwhile.
+    pub fn begin_to_pass_on(&self) -> PassingOn {
+        PassingOn::begin(&self.shared)
+    }
+
+    /// A connection that the predecessor of this process passed on. It stands still until it is started.
+    pub fn restore(&self, state: &[u8], sockets: Vec<OwnedFd>) -> Result<Restored, RestoreError> {
+        let runtimes = self.threads.runtimes();
+        let runtime = self.restored.fetch_add(1, Ordering::Relaxed) % runtimes.len();
+        upgrade::restore(&self.shared, &runtimes[runtime], state, sockets)
+    }
+
+    /// The agents that an operator drains.
+    pub fn drained(&self) -> Vec<NodeName> {
+        self.shared.agents.drains.asked_by(AskedBy::Operator)
+    }
+
+    /// The number of client connections, with those that are passed through to backends.
+    pub fn clients(&self) -> i64 {
+        self.shared.metrics.connections.get()
     }
 
     /// Handles an event of the mesh. Ignores messages that are not for a dispatcher.

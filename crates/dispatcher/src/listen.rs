@@ -24,10 +24,12 @@ use crate::clients::{Client, Presence};
 use crate::config::Limits;
 use crate::find::{Found, find_leg};
 use crate::legs::LegChoice;
+use crate::metrics::InGauge;
 use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
+use crate::upgrade::{Passed, PassedClient, ToSuccessor, pass_on};
 
 /// The kind of peer that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,8 +72,9 @@ fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: Sock
     });
     match admitted {
         Ok((presence, server)) => {
-            let read_ahead = ReadAhead::default();
-            tokio::spawn(Visit { shared: shared.clone(), presence, stream, address, server, read_ahead }.serve());
+            let (counted, read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::default());
+            let shared = shared.clone();
+            tokio::spawn(Visit { shared, counted, presence, stream, address, server, read_ahead }.serve());
         }
         Err(reason) => refuse(shared, address, reason),
     }
@@ -108,14 +111,14 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
 /// Reads the client's address from the relay's PROXY protocol header, and serves the client.
 async fn serve_relayed(shared: Arc<DispatcherShared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
     let limits = shared.limits();
-    let mut read_ahead = ReadAhead::default();
+    let (counted, mut read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::default());
     let identified = async {
         let (address, server) = identify(&stream, relay, &mut read_ahead, &limits).await?;
         admit(&shared, &mut presence, address, &limits)?;
         Ok((address, server))
     };
     match identified.await {
-        Ok((address, server)) => Visit { shared, presence, stream, address, server, read_ahead }.serve().await,
+        Ok((address, server)) => Visit { shared, counted, presence, stream, address, server, read_ahead }.serve().await,
         Err(reason) => refuse(&shared, relay, reason),
     }
 }
@@ -143,8 +146,9 @@ async fn identify(
 }
 
 /// A client that was admitted and is not yet connected to an agent or backend.
-struct Visit {
+pub(crate) struct Visit {
     shared: Arc<DispatcherShared>,
+    counted: InGauge,
     presence: Presence,
     stream: TcpStream,
     address: SocketAddr,
@@ -159,12 +163,34 @@ enum Destination {
 }
 
 impl Visit {
-    async fn serve(mut self) {
-        let destination = match self.connect().await {
+    /// A client of this process's predecessor.
+    pub(crate) fn restore(shared: &Arc<DispatcherShared>, presence: Presence, client: Client) -> Self {
+        let Client { stream, address, server, read_ahead } = client;
+        let (counted, read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::from(read_ahead));
+        Self { shared: shared.clone(), counted, presence, stream, address, server, read_ahead }
+    }
+
+    pub(crate) async fn serve(mut self) {
+        let mut successor = self.shared.successor.subscribe();
+        let destination = loop {
+            let to = tokio::select! {
+                connected = self.connect() => break connected,
+                to = successor.wait_for(Option::is_some) => to.ok().and_then(|to| to.clone()),
+            };
+            if let Some(to) = to
+                && self.pass_on(to).await
+            {
+                return;
+            }
+            // The upgrade has failed, and the client is served here.
+            let _ = successor.wait_for(Option::is_none).await;
+        };
+        let destination = match destination {
             Ok(destination) => destination,
             Err(reason) => return refuse(&self.shared, self.address, reason),
         };
-        let Self { shared, stream, address, server, read_ahead, presence: _presence } = self;
+        let Self { shared, stream, address, server, read_ahead, presence: _presence, counted } = self;
+        drop(counted);
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
             Destination::Agent(found) => Box::new(RelayDriver::new(&shared, client, found)).run().await,
@@ -173,6 +199,13 @@ impl Visit {
                 Box::pin(route.serve(client, backend, &limits, &shared.metrics)).await;
             }
         }
+    }
+
+    /// Passes the client to a successor of this process. Returns whether the successor has it.
+    async fn pass_on(&self, to: ToSuccessor) -> bool {
+        let read_ahead = self.read_ahead.bytes().to_vec();
+        let passed = PassedClient { address: self.address, server: self.server, read_ahead };
+        pass_on(to, &Passed::Client(passed), &[&self.stream]).await
     }
 
     async fn connect(&mut self) -> Result<Destination, &'static str> {

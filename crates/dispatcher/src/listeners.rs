@@ -35,6 +35,21 @@ impl<L> Listeners<L> {
     }
 }
 
+impl Listeners {
+    /// All listeners.
+    pub fn into_all(self) -> impl Iterator<Item = TcpListener> {
+        self.each().flat_map(|(_, group)| group)
+    }
+
+    /// The addresses of the listeners.
+    pub fn addresses(&self) -> io::Result<Listeners<SocketAddr>> {
+        let each = |groups: &[Vec<TcpListener>]| {
+            groups.iter().filter_map(|group| group.first()).map(TcpListener::local_addr).collect::<io::Result<_>>()
+        };
+        Ok(Listeners { clients: each(&self.clients)?, relays: each(&self.relays)? })
+    }
+}
+
 type Place = (AcceptFrom, SocketAddr);
 
 /// The accept loops of all addresses and threads. The kernel distributes clients to the listeners of an address
@@ -52,15 +67,9 @@ struct Group {
 }
 
 impl Accepting {
-    /// Accepts on `listeners` until `shutdown`.
-    pub(crate) fn start(
-        shared: &Arc<DispatcherShared>,
-        threads: &Threads,
-        listeners: Listeners,
-        shutdown: &CancellationToken,
-    ) -> io::Result<Self> {
-        let groups = start_each(shared, threads, listeners, shutdown)?;
-        Ok(Self { threads: threads.clone(), groups: Mutex::new(groups), shutdown: shutdown.clone() })
+    /// Accepts nowhere yet, and nowhere after `shutdown`.
+    pub(crate) fn new(threads: &Threads, shutdown: &CancellationToken) -> Self {
+        Self { threads: threads.clone(), groups: Mutex::default(), shutdown: shutdown.clone() }
     }
 
     /// The addresses of `wanted` without an accept loop.
@@ -73,6 +82,19 @@ impl Accepting {
             clients: missing(AcceptFrom::Clients, &wanted.clients),
             relays: missing(AcceptFrom::Relays, &wanted.relays),
         }
+    }
+
+    /// Further handles of all listeners.
+    pub(crate) async fn listeners(&self) -> io::Result<Listeners> {
+        let mut listeners = Listeners::default();
+        for ((from, _), group) in &*self.groups.lock().await {
+            let handles = group.acceptors.iter().filter_map(Acceptor::listener).collect::<io::Result<_>>()?;
+            match from {
+                AcceptFrom::Clients => listeners.clients.push(handles),
+                AcceptFrom::Relays => listeners.relays.push(handles),
+            }
+        }
+        Ok(listeners)
     }
 
     /// Accepts on exactly the `wanted` addresses. `added` has the listeners for those that are missing so far.
@@ -119,7 +141,16 @@ fn start_each(
     for (from, group) in listeners.each() {
         let Some(address) = group.first().map(TcpListener::local_addr).transpose()? else { continue };
         let end = shutdown.child_token();
-        match threads.start_on_each(group, |listener| listen::start(shared, listener, from, &end)) {
+        // A predecessor of this process may have had more threads.
+        let mut acceptors = Vec::new();
+        let mut group = group.into_iter().peekable();
+        let mut started_each = Ok(());
+        while group.peek().is_some() && started_each.is_ok() {
+            let some = group.by_ref().take(threads.runtimes().len()).collect();
+            let each = threads.start_on_each(some, |listener| listen::start(shared, listener, from, &end));
+            started_each = each.map(|each| acceptors.extend(each));
+        }
+        match started_each.map(|()| acceptors) {
             Ok(acceptors) => started.insert((from, address), Group { end, acceptors }),
             Err(error) => {
                 end.cancel();

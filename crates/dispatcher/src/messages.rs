@@ -62,8 +62,12 @@ impl DispatcherShared {
         }
     }
 
-    /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision.
+    /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision. During an upgrade, the
+    /// connection may have passed to the successor of this process, which will be asked again.
     fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &AgentToDispatcher) {
+        if self.successor.borrow().is_some() {
+            return;
+        }
         if matches!(message, AgentToDispatcher::Propose(_) | AgentToDispatcher::Held(_)) {
             self.send(from, DispatcherToAgent::Gone(connection));
         }

@@ -30,6 +30,12 @@ pub(crate) enum HeaderError {
     Io(#[from] io::Error),
 }
 
+impl From<Vec<u8>> for ReadAhead {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+}
+
 impl ReadAhead {
     /// Reads the PROXY protocol header at the start of the connection.
     pub(crate) async fn proxy_header(&mut self, client: &TcpStream) -> Result<Header, HeaderError> {
@@ -70,6 +76,10 @@ impl ReadAhead {
         }
         // The buffer is full. A reset is still noticed.
         let _ = client.ready(Interest::ERROR).await;
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {

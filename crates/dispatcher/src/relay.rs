@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use watari_relay::{ClientRead, Context, Input, LegRead, Relay, Start, Timeouts};
+use watari_relay::{Action, ClientRead, Context, Input, LegRead, Relay, Start, Timeouts};
 use watari_sys::tcp;
 
 use crate::alarm::Alarm;
@@ -25,6 +25,7 @@ use crate::legs::Leg;
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
 use crate::table::{Registered, RelayMessage};
+use crate::upgrade::{Passed, PassedConnection, ToSuccessor, pass_on};
 
 /// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -56,8 +57,21 @@ pub(crate) struct RelayDriver {
     connecting: Option<Connecting>,
     /// The search for another agent, because the first was gone when its leg was used again.
     finding: Option<Finding>,
+    /// Where the connection passes to a successor of this process, which is asked for.
+    to_successor: Option<ToSuccessor>,
+    /// What the predecessor's relay could not do without an agent, until the first step.
+    needs_agent: Option<NeedsAgent>,
     alarm: Alarm,
     stopwatch: Stopwatch,
+}
+
+/// Why a relay of the predecessor waits for an agent to link to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NeedsAgent {
+    /// To sign a preface.
+    LegKey,
+    /// To begin the handshake again at another agent.
+    BeginAgain,
 }
 
 impl RelayDriver {
@@ -83,6 +97,46 @@ impl RelayDriver {
             down: Direction::default(),
             connecting: None,
             finding: None,
+            to_successor: None,
+            needs_agent: None,
+            alarm: Alarm::at(Instant::from_std(relay.timeout())),
+            stopwatch,
+            relay,
+            shared: shared.clone(),
+        }
+    }
+
+    /// Drives the relay of a connection of this process's predecessor: the client, the owner's leg, the prepared leg.
+    pub(crate) fn restore(
+        shared: &Arc<DispatcherShared>,
+        passed: PassedConnection,
+        (client, leg, prepared): (TcpStream, Option<TcpStream>, Option<TcpStream>),
+    ) -> Self {
+        let relay = Relay::restore(passed.relay, Instant::now().into_std());
+        let needs_agent = if passed.is_finding {
+            Some(NeedsAgent::BeginAgain)
+        } else {
+            relay.needs_leg_key().then_some(NeedsAgent::LegKey)
+        };
+        let place = shared.agents.place_at(&passed.entry.node);
+        let stopwatch = Stopwatch::stopped(&place);
+        let reserved = passed.entry.reserved.as_ref().map(|agent| shared.agents.place_at(agent));
+        let places = (place, reserved);
+        let Registered { inputs, relayed, .. } = shared.table.restore(relay.id(), passed.client, passed.entry, places);
+        Self {
+            inputs,
+            relayed,
+            client_address: passed.client,
+            server_address: passed.server,
+            client,
+            leg,
+            prepared,
+            up: Direction::restore(passed.up),
+            down: Direction::restore(passed.down),
+            connecting: None,
+            finding: None,
+            to_successor: None,
+            needs_agent,
             alarm: Alarm::at(Instant::from_std(relay.timeout())),
             stopwatch,
             relay,
@@ -93,9 +147,52 @@ impl RelayDriver {
     /// Relays until the connection is over. Boxed, because a future has room for its arguments twice.
     pub(crate) async fn run(mut self: Box<Self>) {
         self.carry_out_all();
-        while !self.relay.is_over() {
-            self.step().await;
+        if let Some(what) = self.needs_agent.take() {
+            self.wait_for_agent(what).await;
         }
+        while !self.relay.is_over() {
+            match self.to_successor.take() {
+                None => self.step().await,
+                Some(to) => {
+                    if self.pass_on(to).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until an agent is available to this process, which has just begun.
+    async fn wait_for_agent(&mut self, what: NeedsAgent) {
+        self.shared.until_an_agent_is_available().await;
+        if what == NeedsAgent::BeginAgain {
+            self.carry_out(Action::BeginAgain);
+        }
+    }
+
+    /// Passes the connection to a successor of this process. Returns whether the successor has it.
+    async fn pass_on(&mut self, to: ToSuccessor) -> bool {
+        if self.connecting.take().is_some() {
+            // The socket of a connection that is being made cannot pass. The move is aborted, and may be tried again.
+            self.handle(Input::Connected { ok: false });
+        }
+        let Some(relay) = self.relay.snapshot(Instant::now().into_std()) else { return false };
+        let (Ok(up), Ok(down)) = (self.up.snapshot(), self.down.snapshot()) else { return false };
+        let Some(entry) = self.shared.table.entry(self.relay.id()) else { return false };
+        let passed = PassedConnection {
+            relay,
+            client: self.client_address,
+            server: self.server_address,
+            up,
+            down,
+            has_leg: self.leg.is_some(),
+            has_prepared: self.prepared.is_some(),
+            is_finding: self.finding.is_some(),
+            entry,
+        };
+        let sockets: Vec<_> =
+            [Some(&self.client), self.leg.as_ref(), self.prepared.as_ref()].into_iter().flatten().collect();
+        pass_on(to, &Passed::Connection(Box::new(passed)), &sockets).await
     }
 
     /// Waits for the next input, and handles it.
@@ -138,10 +235,11 @@ impl RelayDriver {
     }
 
     fn on_message(&mut self, message: RelayMessage) {
-        self.handle(match message {
-            RelayMessage::OwnerLost => Input::OwnerLost,
-            RelayMessage::Arbiter(event) => Input::Agent(event),
-        });
+        match message {
+            RelayMessage::OwnerLost => self.handle(Input::OwnerLost),
+            RelayMessage::Arbiter(event) => self.handle(Input::Agent(event)),
+            RelayMessage::PassOn(to) => self.to_successor = Some(to),
+        }
     }
 
     fn on_connected(&mut self, connected: io::Result<Leg>) {

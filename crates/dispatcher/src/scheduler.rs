@@ -210,6 +210,18 @@ impl Stopwatch {
         }
     }
 
+    /// A stopwatch that measures nothing.
+    pub(crate) fn stopped(place: &Place) -> Self {
+        Self {
+            scheduler: place.scheduler.clone(),
+            agent: place.agent.clone(),
+            started: Instant::now(),
+            opening: Duration::ZERO,
+            asked: None,
+            answered: true,
+        }
+    }
+
     /// Records that the leg is open.
     pub(crate) fn opened(&mut self) {
         self.opening = self.started.elapsed();

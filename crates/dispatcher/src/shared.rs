@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use watari_mesh::{Mesh, SendError};
 use watari_relay::DispatcherState;
@@ -17,6 +18,7 @@ use crate::drains::AskedBy;
 use crate::legs::{IdleLegs, Leg, LegChoice};
 use crate::metrics::Metrics;
 use crate::table::Table;
+use crate::upgrade::ToSuccessor;
 
 /// The state of a dispatcher.
 pub(crate) struct DispatcherShared {
@@ -28,6 +30,10 @@ pub(crate) struct DispatcherShared {
     pub(crate) metrics: Metrics,
     /// Notified after each reload.
     pub(crate) reloaded: Notify,
+    /// The number of clients that have no agent or backend yet.
+    pub(crate) visits: Gauge,
+    /// Where clients without an agent or backend pass to a successor of this process.
+    pub(crate) successor: watch::Sender<Option<ToSuccessor>>,
 }
 
 impl DispatcherShared {

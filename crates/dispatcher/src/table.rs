@@ -15,6 +15,7 @@ use watari_wire::Established;
 
 use crate::drains::{ASK_AGAIN, Leaver, Leaving};
 use crate::scheduler::Place;
+use crate::upgrade::{PassedEntry, ToSuccessor};
 
 /// A message to a relay.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) enum RelayMessage {
     Arbiter(Box<ArbiterEvent>),
     /// The link to the agent that does the handshake is lost.
     OwnerLost,
+    /// The connection has to pass to a successor of this process.
+    PassOn(ToSuccessor),
 }
 
 /// Messages that may wait for one relay. A relay always reads them, and a move has fewer. More mean that a peer floods.
@@ -32,10 +35,10 @@ const INBOX_LEN: usize = 32;
 pub(crate) struct Table {
     boot: u64,
     next: AtomicU64,
-    entries: Mutex<HashMap<u64, Entry>>,
-    /// Numbers of connections that ended before an agent announced their handshake, with the agent; the last
-    /// [`ENDED_EARLY_MAX`].
-    ended_early: Mutex<VecDeque<(u64, NodeName)>>,
+    /// Those of a predecessor have its boot number.
+    entries: Mutex<HashMap<ConnectionId, Entry>>,
+    /// Connections that ended before an agent announced their handshake, with the agent; the last [`ENDED_EARLY_MAX`].
+    ended_early: Mutex<VecDeque<(ConnectionId, NodeName)>>,
 }
 
 /// How long a connection stays at an agent to which it has moved, and how long it is not asked again, before it moves by
@@ -112,7 +115,6 @@ impl Table {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
-        let (inbox, inputs) = mpsc::channel(INBOX_LEN);
         let status = ConnectionStatus {
             id,
             client,
@@ -122,33 +124,74 @@ impl Table {
             moves: 0,
             stays: None,
         };
+        self.add(status, place, reserved)
+    }
+
+    /// Adds a connection of this process's predecessor, with its `places`: at its owner, and at its next agent.
+    pub(crate) fn restore(
+        &self,
+        id: ConnectionId,
+        client: SocketAddr,
+        passed: PassedEntry,
+        (place, reserved): (Place, Option<Place>),
+    ) -> Registered {
+        let PassedEntry { tls, handshake_node, node, moves, stays, reserved: _ } = passed;
+        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, place, reserved)
+    }
+
+    fn add(&self, status: ConnectionStatus, place: Place, reserved: Option<Place>) -> Registered {
+        let id = status.id;
+        let (inbox, inputs) = mpsc::channel(INBOX_LEN);
         let relayed = Arc::<AtomicU64>::default();
         let counted = relayed.clone();
         let (asked, moved, measured, recently) = (None, None, 0, 0);
         let entry = Entry { inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
-        self.entries().insert(number, entry);
+        self.entries().insert(id, entry);
         Registered { id, inputs, relayed }
     }
 
+    /// The entry of a connection, for a successor of this process.
+    pub(crate) fn entry(&self, id: ConnectionId) -> Option<PassedEntry> {
+        let entries = self.entries();
+        let Entry { status, reserved, .. } = entries.get(&id)?;
+        let ConnectionStatus { tls, handshake_node, node, moves, stays, .. } = status.clone();
+        let reserved = reserved.as_ref().map(|place| place.agent().clone());
+        Some(PassedEntry { tls, handshake_node, node, moves, stays, reserved })
+    }
+
+    /// The ids of all connections.
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        self.entries().keys().copied().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    /// Asks these connections to pass to a successor of this process. One whose inbox is full can be asked again.
+    pub(crate) fn pass_on(&self, ids: &[ConnectionId], to: &ToSuccessor) {
+        let entries = self.entries();
+        for entry in ids.iter().filter_map(|id| entries.get(id)) {
+            let _ = entry.inbox.try_send(RelayMessage::PassOn(to.clone()));
+        }
+    }
+
     pub(crate) fn remove(&self, id: ConnectionId) {
-        let Some(entry) = self.entries().remove(&id.number) else { return };
+        let Some(entry) = self.entries().remove(&id) else { return };
         if !entry.is_established() {
             let mut early = self.ended_early();
             if early.len() == ENDED_EARLY_MAX {
                 early.pop_front();
             }
-            early.push_back((id.number, entry.status.handshake_node));
+            early.push_back((id, entry.status.handshake_node));
         }
     }
 
     /// Sends `event` to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
     /// the event is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, id: ConnectionId, event: ArbiterEvent) -> bool {
-        if id.boot != self.boot {
-            return false;
-        }
         let entries = self.entries();
-        let Some(entry) = entries.get(&id.number) else { return false };
+        let Some(entry) = entries.get(&id) else { return false };
         if entry.inbox.try_send(RelayMessage::Arbiter(Box::new(event))).is_err() {
             tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
         }
@@ -167,12 +210,10 @@ impl Table {
     /// Records the result of a handshake, once, from the agent that did it or from the current owner.
     pub(crate) fn establish(&self, from: &NodeName, established: &Established) -> bool {
         let id = established.connection;
-        if id.boot == self.boot && self.establish_early(from, id.number) {
+        if self.establish_early(from, id) {
             return true;
         }
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&id.number).filter(|_| id.boot == self.boot);
-        match entry.map(|entry| &mut entry.status) {
+        match self.entries().get_mut(&id).map(|entry| &mut entry.status) {
             Some(status) if [&status.handshake_node, &status.node].contains(&from) && status.tls.is_none() => {
                 status.tls = Some(established.tls.clone());
                 true
@@ -182,9 +223,9 @@ impl Table {
     }
 
     /// The same for a connection that is already over: agents send announcements together with other messages.
-    fn establish_early(&self, from: &NodeName, number: u64) -> bool {
+    fn establish_early(&self, from: &NodeName, id: ConnectionId) -> bool {
         let mut early = self.ended_early();
-        let at = early.iter().position(|(ended, agent)| *ended == number && agent == from);
+        let at = early.iter().position(|(ended, agent)| *ended == id && agent == from);
         at.and_then(|at| early.remove(at)).is_some()
     }
 
@@ -203,7 +244,7 @@ impl Table {
 
     /// Records that the connection has moved to `to`.
     pub(crate) fn moved(&self, id: ConnectionId, to: &NodeName) {
-        if let Some(entry) = self.entries().get_mut(&id.number) {
+        if let Some(entry) = self.entries().get_mut(&id) {
             entry.status.node = to.clone();
             entry.status.moves += 1;
             let reserved = entry.reserved.take().filter(|place| place.agent() == to);
@@ -216,7 +257,7 @@ impl Table {
 
     /// Records that a move did not happen. The connection frees its reserved slot.
     pub(crate) fn not_moved(&self, id: ConnectionId) {
-        if let Some(entry) = self.entries().get_mut(&id.number) {
+        if let Some(entry) = self.entries().get_mut(&id) {
             entry.reserved = None;
         }
     }
@@ -224,7 +265,7 @@ impl Table {
     /// Records why a connection that was asked to leave has not left yet, as its owner reports.
     pub(crate) fn stays(&self, from: &NodeName, id: ConnectionId, reason: StayReason) {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&id.number).filter(|entry| id.boot == self.boot && entry.status.node == *from);
+        let entry = entries.get_mut(&id).filter(|entry| entry.status.node == *from);
         if let Some(entry) = entry {
             entry.status.stays = Some(reason);
         }
@@ -232,19 +273,19 @@ impl Table {
 
     /// Whether the handshake is done. The relay asks at the timeout, because a notification would wake its thread.
     pub(crate) fn is_established(&self, id: ConnectionId) -> bool {
-        self.entries().get(&id.number).is_some_and(Entry::is_established)
+        self.entries().get(&id).is_some_and(Entry::is_established)
     }
 
     /// The owner of the connection. `None` before the handshake is done.
     pub(crate) fn owner(&self, id: ConnectionId) -> Option<NodeName> {
         let entries = self.entries();
-        let entry = entries.get(&id.number).filter(|entry| id.boot == self.boot && entry.is_established())?;
+        let entry = entries.get(&id).filter(|entry| entry.is_established())?;
         Some(entry.status.node.clone())
     }
 
     /// Records that the connection was asked to leave.
     pub(crate) fn asked(&self, id: ConnectionId, now: Instant) {
-        if let Some(entry) = self.entries().get_mut(&id.number) {
+        if let Some(entry) = self.entries().get_mut(&id) {
             entry.asked = Some(now);
             entry.status.stays = None;
         }
@@ -271,7 +312,7 @@ impl Table {
     ) -> Vec<Leaver> {
         let mut entries = self.entries();
         leaving.about_to.retain(|id| {
-            let entry = entries.get(&id.number).filter(|entry| entry.is_at(agent));
+            let entry = entries.get(id).filter(|entry| entry.is_at(agent));
             entry.is_some_and(|entry| entry.status.stays.is_none() && entry.was_asked_recently(now))
         });
         let room = asked_max.min(max.saturating_sub(leaving.about_to.len()));
@@ -279,7 +320,7 @@ impl Table {
         while leavers.len() < room
             && let Some(id) = leaving.found.pop()
         {
-            let entry = entries.get_mut(&id.number).filter(|entry| entry.is_at(agent));
+            let entry = entries.get_mut(&id).filter(|entry| entry.is_at(agent));
             if let Some(entry) = entry.filter(|entry| !entry.was_asked_recently(now)) {
                 entry.asked = Some(now);
                 leavers.push(Leaver { id, client: entry.status.client.ip() });
@@ -343,11 +384,11 @@ impl Table {
         owned
     }
 
-    fn ended_early(&self) -> MutexGuard<'_, VecDeque<(u64, NodeName)>> {
+    fn ended_early(&self) -> MutexGuard<'_, VecDeque<(ConnectionId, NodeName)>> {
         self.ended_early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,6 +10,7 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use watari_proxy::OriginAddress;
@@ -19,7 +20,7 @@ use crate::config::Change;
 
 pub(crate) use client::{AskError, ask};
 pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
-pub(crate) use server::{BindError, Server, missing_directory, require_directory};
+pub(crate) use server::{BindError, Handle, Server, missing_directory, require_directory};
 
 /// The version of the messages.
 pub(crate) const VERSION: u32 = 1;
@@ -70,6 +71,11 @@ pub(crate) enum Topic {
     Admit { node: NodeName },
     /// All agents derive ticket keys from a new seed. An order for an agent. Answer: [`Answer::Done`].
     RotateKeys,
+    /// A new process takes over from the node's. Answer: [`Answer::Done`] when it has all connections.
+    Upgrade {
+        /// The program to run. `None`: the one that the node runs.
+        program: Option<PathBuf>,
+    },
     /// The node reads its configuration again. Answer: [`Answer::Reloaded`].
     Reload,
 }

@@ -8,6 +8,7 @@ mod listeners;
 mod readiness;
 mod reload;
 mod roles;
+mod upgrade;
 mod view;
 
 use std::future::pending;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
@@ -34,9 +35,10 @@ use crate::redirect::Redirects;
 pub(crate) use error::NodeError;
 use error::starting;
 use expiry::Expiry;
-use listeners::Listeners;
+use listeners::{Inherited, Listeners};
 use reload::Reloader;
 use roles::Roles;
+use upgrade::{FromBefore, Predecessor};
 use view::View;
 
 /// The time that links get to send their queued messages when the node ends.
@@ -58,17 +60,28 @@ pub(crate) struct Outside {
 /// At SIGTERM, an agent first moves its connections away. The drain ends at another signal, or after the configured
 /// timeout. A dispatcher cannot drain, because it holds its clients' TCP connections, which end with it. In a node with
 /// both roles, the dispatcher runs until the agent is drained, because the dispatcher moves the connections.
-pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
+///
+/// A `successor` takes over from the process that has started it (`upgrade`).
+pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, successor: bool) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let reload = RequestSignal::reload().map_err(starting("signal handling"))?;
     let reopen = RequestSignal::reopen_logs().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
-    let listeners = Listeners::bind(&config)?;
-    let node = Node::start(config, loaded, outside, listeners).await?;
+    let (before, inherited) = if successor {
+        FromBefore::meet().await.map(|(before, inherited)| (Some(before), inherited))?
+    } else {
+        (None, Inherited::default())
+    };
+    let listeners = Listeners::bind(&config, inherited)?;
+    let node = Node::start(config, loaded, outside, listeners, before).await?;
     tokio::spawn(reload_when_asked(node.reloader.clone(), reload));
     tokio::spawn(reopen_when_asked(node.reloader.clone(), reopen));
     let signal = tokio::select! {
         signal = until_asked_to_end(&node, &name, &mut end) => signal,
+        () = node.predecessor.replaced.notified() => {
+            node.end_after_upgrade(&mut end).await;
+            return Ok(());
+        }
         () = node.thread_lost() => return Err(NodeError::ThreadLost),
     };
     tracing::info!(node = %name, %signal, "ending");
@@ -88,7 +101,8 @@ async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) 
         () = node.of_use() => {}
     }
     tracing::info!(node = %name, "ready");
-    process::notify("READY=1");
+    // A successor is not the process that the service manager has started.
+    process::notify(&format!("MAINPID={}\nREADY=1", std::process::id()));
     end.next().await
 }
 
@@ -98,6 +112,9 @@ struct Node {
     admin: JoinHandle<()>,
     running: Roles,
     reloader: Arc<Reloader>,
+    predecessor: Arc<Predecessor>,
+    /// Ends the links. A child of `shutdown`.
+    unlink: CancellationToken,
     shutdown: CancellationToken,
 }
 
@@ -106,7 +123,8 @@ impl Node {
         mut config: Config,
         mut loaded: Loaded,
         outside: Outside,
-        listeners: Listeners,
+        mut listeners: Listeners,
+        before: Option<FromBefore>,
     ) -> Result<Self, NodeError> {
         let mesh_limits = files::fit_node(&mut config, loaded.agent.as_mut())?;
         let Outside { mut registry, site, level, expiry } = outside;
@@ -115,6 +133,8 @@ impl Node {
         tokio::spawn(level.summarize());
         let name = config.node.name.value.clone();
         let role_names = loaded.roles.iter().map(Role::to_string).collect();
+        let predecessor = Arc::new(listeners.predecessor()?);
+        let clients = std::mem::take(&mut listeners.clients);
         let mesh_config = watari_mesh::Config {
             identity: loaded.identity,
             roles: loaded.roles,
@@ -123,11 +143,12 @@ impl Node {
             join: config.node.join,
             limits: mesh_limits,
         };
-        let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
+        let unlink = shutdown.child_token();
+        let (mesh, events, links) = Mesh::prepare(mesh_config, &mut registry, unlink.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
         let running = Roles {
             dispatcher: match &config.dispatcher {
-                Some(config) => Some(start.dispatcher(config, listeners.clients)?),
+                Some(config) => Some(start.dispatcher(config)?),
                 None => None,
             },
             agent: match (&config.agent, &loaded.agent, listeners.legs) {
@@ -145,6 +166,7 @@ impl Node {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }
         tokio::spawn(distribute(events, running.clone()));
+        let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
         }
@@ -163,13 +185,44 @@ impl Node {
             mesh: mesh.clone(),
             running: running.clone(),
             reloader: reloader.clone(),
+            predecessor: predecessor.clone(),
         });
         let answer = move |topic| {
             let view = view.clone();
             async move { view.answer(topic).await }
         };
+        let is_successor = before.is_some();
+        if let (Some(before), Some(dispatcher)) = (before, &running.dispatcher) {
+            before.take_over(dispatcher).await?;
+            links.begin_again();
+        } else {
+            links.begin();
+        }
+        listeners.admin.own();
+        if let Some((dispatcher, wanted)) = accepting {
+            if is_successor {
+                // Clients wait in the backlog meanwhile.
+                readiness::agent_available(&dispatcher).await;
+            }
+            dispatcher.listen(&wanted, clients).await.map_err(starting("accepting clients"))?;
+        }
         let admin = tokio::spawn(listeners.admin.serve(answer, shutdown.clone()));
-        Ok(Self { mesh, admin, running, reloader, shutdown })
+        Ok(Self { mesh, admin, running, reloader, predecessor, unlink, shutdown })
+    }
+
+    /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at
+    /// most, or until a signal.
+    async fn end_after_upgrade(self, end: &mut EndSignals) {
+        self.unlink.cancel();
+        let limit = self.reloader.drain_timeout().await;
+        if let Some(dispatcher) = &self.running.dispatcher {
+            tokio::select! {
+                () = drain::until_clients_have_gone(dispatcher) => {}
+                () = sleep(limit) => tracing::warn!(left = dispatcher.clients(), "the remaining connections end"),
+                _ = end.next() => {}
+            }
+        }
+        self.stop().await;
     }
 
     /// Waits until the node could serve a client. An agent can at once, a dispatcher needs an agent.
@@ -222,19 +275,10 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn dispatcher(
-        &mut self,
-        config: &config::Dispatcher,
-        listeners: watari_dispatcher::Listeners,
-    ) -> Result<Dispatcher, NodeError> {
-        Dispatcher::start(
-            config.config.clone(),
-            (config.threads, listeners),
-            self.mesh.clone(),
-            self.registry,
-            self.shutdown,
-        )
-        .map_err(starting("the dispatcher"))
+    fn dispatcher(&mut self, config: &config::Dispatcher) -> Result<Dispatcher, NodeError> {
+        let (mesh, threads) = (self.mesh.clone(), config.threads);
+        let started = Dispatcher::start(config.config.clone(), threads, mesh, self.registry, self.shutdown);
+        started.map_err(starting("the dispatcher"))
     }
 
     fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {

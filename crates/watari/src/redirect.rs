@@ -1,6 +1,7 @@
 //! Redirects of plain HTTP requests to HTTPS.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -54,6 +55,11 @@ impl Redirects {
     pub(crate) async fn missing(&self, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
         let listeners = self.listeners.lock().await;
         wanted.iter().filter(|address| !listeners.contains_key(address)).copied().collect()
+    }
+
+    /// Further handles of all listeners.
+    pub(crate) async fn listeners(&self) -> io::Result<Vec<std::net::TcpListener>> {
+        self.listeners.lock().await.values().filter_map(Listener::handle).collect()
     }
 
     /// Listens at `wanted` and nowhere else, and redirects clients to `https_port`. `added` has the listeners for the

@@ -231,6 +231,37 @@ async fn what_is_read_behind_waiting_bytes_is_written_after_them() {
     }
 }
 
+/// Bytes in memory, in a pipe and behind them pass to another process, in this order and once.
+#[tokio::test]
+async fn another_process_gets_all_bytes_that_wait() {
+    let from = source(pattern(LONG)).await;
+    let (to, far) = connection().await;
+    let mut counted = Counted::default();
+    counted.pass_until_stuck(&from, &to).await;
+    assert!(counted.direction.pipe.is_some());
+    while counted.direction.behind.len() < 3 {
+        timeout(WAIT_MAX, from.readable()).await.expect("there is more to read").unwrap();
+        if let Ok(read) = counted.direction.read_behind(&from, READ_LEN, &Gauge::default()) {
+            counted.count(read, Written::default());
+        }
+    }
+    counted.direction.put_in_front(b"head".to_vec());
+    let waiting = counted.direction.snapshot().unwrap();
+    assert_eq!((&waiting.bytes[..4], waiting.head_len), (&b"head"[..], 4));
+    // This process can go on as well.
+    assert_eq!(counted.direction.snapshot().unwrap(), waiting);
+    counted.count(0, Written::default());
+
+    counted.direction = Direction::restore(waiting);
+    counted.count(0, Written::default());
+    let read = read_all(far);
+    counted.pass_all(&from, &to).await;
+    drop(to);
+    let read = read.await.unwrap();
+    let head = read.windows(4).position(|bytes| bytes == b"head").expect("the head was written");
+    assert!([&read[..head], &read[head + 4..]].concat() == pattern(LONG));
+}
+
 #[tokio::test]
 async fn bytes_are_copied_where_no_pipe_is_to_be_had() {
     let pipes: Vec<_> = std::iter::from_fn(Pipe::take).collect();

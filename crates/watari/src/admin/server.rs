@@ -1,11 +1,12 @@
 //! The server of the administration socket, in the node.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -21,16 +22,31 @@ use super::{Answer, Question, Topic, VERSION};
 
 /// The longest question, in bytes. The known ones take at most about 200.
 const QUESTION_LEN_MAX: u64 = 1024;
-/// The limit for a whole exchange. An administrator is local, and an answer has at most some megabytes.
-const EXCHANGE_MAX: Duration = Duration::from_secs(10);
+/// The limit for a whole exchange. An upgrade takes longest: a process starts, and gets all connections.
+const EXCHANGE_MAX: Duration = Duration::from_mins(1);
 /// Exchanges at the same time. Others wait in the socket's backlog.
 const EXCHANGES_MAX: usize = 16;
+/// The time for answers that are on their way when the node ends.
+const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 64;
 
 /// A listening administration socket. Its file is removed when this value is dropped.
 pub(crate) struct Server {
     listener: UnixListener,
-    _file: SocketFile,
+    file: SocketFile,
+}
+
+/// Another handle of an administration socket, for a successor of this process.
+pub(crate) struct Handle {
+    pub(crate) listener: OwnedFd,
+    is_of_another: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// The successor has the socket. This process does not remove its file.
+    pub(crate) fn passed_on(&self) {
+        self.is_of_another.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The node cannot make the socket.
@@ -61,9 +77,33 @@ pub(crate) fn missing_directory(path: &Path) -> Option<&Path> {
 }
 
 /// Removes the file of the socket when it is dropped.
-struct SocketFile(PathBuf);
+struct SocketFile {
+    path: PathBuf,
+    /// Another process has the socket: the predecessor of this one, or its successor.
+    is_of_another: Arc<AtomicBool>,
+}
 
 impl Server {
+    /// Listens on the socket of this process's predecessor, whose file is at `path`. The file is the predecessor's until
+    /// [`Server::own`]. Must be called in a tokio runtime.
+    pub(crate) fn inherit(listener: OwnedFd, path: &Path) -> Result<Self, BindError> {
+        let listener = UnixListener::from_std(listener.into());
+        let listener = listener.map_err(|cause| BindError::System { path: path.to_owned(), cause })?;
+        let is_of_another = Arc::new(AtomicBool::new(true));
+        Ok(Self { listener, file: SocketFile { path: path.to_owned(), is_of_another } })
+    }
+
+    /// The file of the socket is this process's.
+    pub(crate) fn own(&self) {
+        self.file.is_of_another.store(false, Ordering::Relaxed);
+    }
+
+    /// Another handle of the socket.
+    pub(crate) fn handle(&self) -> io::Result<Handle> {
+        let listener = self.listener.as_fd().try_clone_to_owned()?;
+        Ok(Handle { listener, is_of_another: self.file.is_of_another.clone() })
+    }
+
     /// Listens on `path`, for this user alone, and replaces a socket left by a process that has ended. Must be called
     /// in a tokio runtime.
     pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
@@ -71,9 +111,9 @@ impl Server {
         require_directory(path)?;
         remove_stale(path)?;
         let socket = private_socket(path).map_err(system)?;
-        let file = SocketFile(path.to_owned());
+        let file = SocketFile { path: path.to_owned(), is_of_another: Arc::default() };
         let listener = UnixListener::from_std(socket.into()).map_err(system)?;
-        Ok(Self { listener, _file: file })
+        Ok(Self { listener, file })
     }
 
     /// Answers questions until `shutdown` is cancelled.
@@ -88,7 +128,7 @@ impl Server {
             let permit = Arc::clone(&exchanges).acquire_owned().await;
             let stream = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = shutdown.cancelled() => return,
+                () = shutdown.cancelled() => break,
             };
             match stream {
                 Ok((stream, _)) => {
@@ -105,12 +145,16 @@ impl Server {
                 }
             }
         }
+        // The last order may be the cause of the shutdown, and its answer is on its way.
+        let _ = timeout(LAST_ANSWERS_MAX, exchanges.acquire_many(EXCHANGES_MAX as u32)).await;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if !self.is_of_another.load(Ordering::Relaxed) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

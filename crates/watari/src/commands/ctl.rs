@@ -111,6 +111,19 @@ enum What {
     /// command has ended get the new settings.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock reload")]
     Reload,
+    /// Replace the running process by a new one, which goes on with its client connections
+    ///
+    /// For a dispatcher. The new process reads the configuration again, and gets the listeners and all connections.
+    /// The command ends when it has them. If the new process cannot start, nothing changes, and the exit status is 1.
+    /// Connections that are passed through to backends stay in the previous process until they end.
+    #[command(
+        after_help = "Examples:\n  watari ctl upgrade\n  watari ctl --admin d1.sock upgrade --program /opt/watari/bin/watari"
+    )]
+    Upgrade {
+        /// The program to run [default: that of the running process, or the file that has replaced it]
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// End the drain of an agent: it gets connections again
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock undrain a1")]
     Undrain {
@@ -202,6 +215,10 @@ impl Ctl {
                 node.order(Topic::RotateKeys, Done::of("rotate_keys", []).saying(said.to_owned())).await
             }
             What::Reload => node.show(Topic::Reload).await,
+            What::Upgrade { program } => {
+                let said = "a new process has taken over the node, with its listeners and connections".to_owned();
+                node.order(Topic::Upgrade { program }, Done::of("upgrade", []).saying(said)).await
+            }
             What::Undrain { node: agent } => {
                 let done = Done::of("undrain", [("node", agent.to_string())]);
                 let done = done.saying(format!("{agent} gets connections of this dispatcher again"));

@@ -18,6 +18,7 @@ use crate::{logging, node, process};
 /// Run a node
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch on the command line")]
 pub(crate) struct Run {
     /// The node's configuration file
     #[arg(long, value_name = "FILE")]
@@ -31,6 +32,9 @@ pub(crate) struct Run {
     /// End when the process that started this one ends
     #[arg(long, conflicts_with = "check")]
     with_parent: bool,
+    /// Take over from the process at the standard input: `watari ctl upgrade` starts a node so
+    #[arg(long, hide = true, conflicts_with = "check")]
+    successor: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -96,6 +100,6 @@ impl Run {
         // Dispatcher and agent start further threads for connections. The messages between nodes are little work, and
         // several threads that wake each other would only add to it.
         let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
-        Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)
+        Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }, self.successor))?)
     }
 }

@@ -1,14 +1,18 @@
-//! The drain of an agent before its node ends.
+//! The waits for connections before a node ends.
 
 use std::time::Duration;
 
 use tokio::time::interval;
 use watari_agent::Agent;
+use watari_dispatcher::Dispatcher;
 
 use crate::process::EndSignals;
 
 /// How often the log task looks at the number of remaining connections.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the node looks whether clients are left.
+const CLIENTS_LOOK: Duration = Duration::from_millis(10);
 
 /// Has the dispatchers move the agent's connections away. Returns when no connection is left, when `grace` is over, or
 /// at another signal to end.
@@ -24,6 +28,14 @@ pub(super) async fn before_the_end(agent: &Agent, grace: Duration, end: &mut End
             tracing::warn!(%signal, left, "not drained: a second signal ends the node at once");
         }
         () = log_progress(agent) => {}
+    }
+}
+
+/// Waits until no client of `dispatcher` is left.
+pub(super) async fn until_clients_have_gone(dispatcher: &Dispatcher) {
+    let mut interval = interval(CLIENTS_LOOK);
+    while dispatcher.clients() > 0 {
+        interval.tick().await;
     }
 }
 

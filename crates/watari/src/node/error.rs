@@ -21,6 +21,8 @@ pub(crate) enum NodeError {
     Files(#[from] TooFewFiles),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
+    #[error("cannot take over from the previous process: {cause}")]
+    Predecessor { cause: io::Error },
     #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]
     ThreadLost,
 }

@@ -1,17 +1,22 @@
 //! The listeners of a node.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::error::NodeError;
+use super::error::{NodeError, starting};
+use super::upgrade::Predecessor;
 use crate::admin::Server;
 use crate::config::{Config, Dispatcher};
 
 /// Connections that may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+
+const REDIRECTED: &str = "clients to redirect";
 
 /// Every listener of a node, bound, before its accept loop starts.
 pub(super) struct Listeners {
@@ -24,21 +29,83 @@ pub(super) struct Listeners {
     pub(super) admin: Server,
 }
 
+/// Listeners of this process's predecessor.
+#[derive(Default)]
+pub(super) struct Inherited {
+    /// By address: those of several threads have the same.
+    pub(super) tcp: BTreeMap<SocketAddr, Vec<TcpListener>>,
+    pub(super) admin: Option<OwnedFd>,
+}
+
+impl Inherited {
+    fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
+        self.tcp.get_mut(&address).and_then(Vec::pop)
+    }
+
+    /// Listens where the predecessor does, and otherwise anew.
+    fn listen(&mut self, what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {
+        self.take(address).map_or_else(|| listen(what, address), Ok)
+    }
+
+    /// One listener for each thread.
+    fn group(&mut self, what: &'static str, address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, NodeError> {
+        let failed = |cause| NodeError::Listen { what, address, cause };
+        let Some(mut group) = self.tcp.remove(&address).filter(|group| !group.is_empty()) else {
+            return bind_group(address, count).map_err(failed);
+        };
+        // More threads than the predecessor has: some share a listener.
+        for shared in 0..count.saturating_sub(group.len()) {
+            group.push(group[shared].try_clone().map_err(failed)?);
+        }
+        Ok(group)
+    }
+}
+
 impl Listeners {
-    /// Binds all, or reports the one that failed. Must be called in a tokio runtime.
-    pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
-        let redirect = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect);
-        let clients = |dispatcher: &Dispatcher| clients_at(&dispatcher.clients_at(), dispatcher.threads);
-        let mesh_failed = |cause| NodeError::Listen { what: "the mesh", address: config.node.mesh, cause };
+    /// Takes those that are inherited, and binds all others, or reports the one that failed. Must be called in a tokio
+    /// runtime.
+    pub(super) fn bind(config: &Config, mut inherited: Inherited) -> Result<Self, NodeError> {
+        let mut redirect = Vec::new();
+        for address in config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect) {
+            let listener = inherited.listen(REDIRECTED, *address)?;
+            redirect.push((*address, to_tokio(REDIRECTED, *address, listener)?));
+        }
+        let mesh = inherited.listen("the mesh", config.node.mesh)?;
+        let admin = match inherited.admin.take() {
+            Some(socket) => Server::inherit(socket, &config.node.admin)?,
+            None => Server::bind(&config.node.admin)?,
+        };
+        let clients = |dispatcher: &Dispatcher| {
+            let threads = dispatcher.threads.get();
+            each_clients(&dispatcher.clients_at(), |what, address| inherited.group(what, address, threads))
+        };
         Ok(Self {
             clients: config.dispatcher.as_ref().map(clients).transpose()?.unwrap_or_default(),
-            redirect: redirects(redirect.copied())?,
+            redirect,
             legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
-            mesh: tokio::net::TcpListener::from_std(listen("the mesh", config.node.mesh)?).map_err(mesh_failed)?,
-            metrics: config.node.metrics.map(|address| listen("metrics", address)).transpose()?,
-            admin: Server::bind(&config.node.admin)?,
+            mesh: to_tokio("the mesh", config.node.mesh, mesh)?,
+            metrics: config.node.metrics.map(|address| inherited.listen("metrics", address)).transpose()?,
+            admin,
         })
     }
+
+    /// What a successor needs of this process, with handles of the listeners that no reload changes.
+    pub(super) fn predecessor(&self) -> Result<Predecessor, NodeError> {
+        let handles = || {
+            let mesh = TcpListener::from(self.mesh.as_fd().try_clone_to_owned()?);
+            let metrics = self.metrics.as_ref().map(TcpListener::try_clone).transpose()?;
+            Ok(Predecessor::new([mesh].into_iter().chain(metrics).collect(), self.admin.handle()?))
+        };
+        handles().map_err(starting("listening"))
+    }
+}
+
+fn to_tokio(
+    what: &'static str,
+    address: SocketAddr,
+    listener: TcpListener,
+) -> Result<tokio::net::TcpListener, NodeError> {
+    tokio::net::TcpListener::from_std(listener).map_err(|cause| NodeError::Listen { what, address, cause })
 }
 
 /// Listens for clients and for relays of clients, at all of `addresses` or at none. Each address gets a listener for
@@ -47,12 +114,18 @@ pub(super) fn clients_at(
     addresses: &watari_dispatcher::Listeners<SocketAddr>,
     threads: NonZeroUsize,
 ) -> Result<watari_dispatcher::Listeners, NodeError> {
-    let groups = |what, addresses: &[SocketAddr]| {
-        let group = |address: &SocketAddr| {
-            let group = bind_group(*address, threads.get());
-            group.map_err(|cause| NodeError::Listen { what, address: *address, cause })
-        };
-        addresses.iter().map(group).collect::<Result<_, _>>()
+    each_clients(addresses, |what, address| {
+        bind_group(address, threads.get()).map_err(|cause| NodeError::Listen { what, address, cause })
+    })
+}
+
+/// Calls `group` for each address.
+fn each_clients(
+    addresses: &watari_dispatcher::Listeners<SocketAddr>,
+    mut group: impl FnMut(&'static str, SocketAddr) -> Result<Vec<TcpListener>, NodeError>,
+) -> Result<watari_dispatcher::Listeners, NodeError> {
+    let mut groups = |what, addresses: &[SocketAddr]| {
+        addresses.iter().map(|address| group(what, *address)).collect::<Result<_, _>>()
     };
     Ok(watari_dispatcher::Listeners {
         clients: groups("clients", &addresses.clients)?,
@@ -64,11 +137,7 @@ pub(super) fn clients_at(
 pub(super) fn redirects(
     addresses: impl IntoIterator<Item = SocketAddr>,
 ) -> Result<Vec<(SocketAddr, tokio::net::TcpListener)>, NodeError> {
-    let what = "clients to redirect";
-    let redirect = |address| {
-        let listener = tokio::net::TcpListener::from_std(listen(what, address)?);
-        Ok((address, listener.map_err(|cause| NodeError::Listen { what, address, cause })?))
-    };
+    let redirect = |address| Ok((address, to_tokio(REDIRECTED, address, listen(REDIRECTED, address)?)?));
     addresses.into_iter().map(redirect).collect()
 }
 

@@ -1,5 +1,8 @@
 //! Reloads: the running node reads its configuration again.
 
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +41,8 @@ pub(super) struct Reloader {
     site_metrics: SiteMetrics,
     level: Level,
     expiry: Arc<std::sync::Mutex<Expiry>>,
+    /// The path of the configuration file.
+    file: PathBuf,
     /// Locked during a reload, so that reloads do not overlap.
     state: Mutex<Arc<LoadedConfig>>,
 }
@@ -77,8 +82,24 @@ impl Reloader {
             site_metrics,
             level,
             expiry: Arc::new(std::sync::Mutex::new(expiry)),
+            file: config.file.0.clone(),
             state: Mutex::new(Arc::new(LoadedConfig { config: Arc::new(config), agent })),
         }
+    }
+
+    /// No reload begins until the returned value is dropped.
+    pub(super) async fn hold(&self) -> impl Sized {
+        self.state.lock().await
+    }
+
+    /// The path of the configuration file.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Further handles of the listeners for clients to redirect.
+    pub(super) async fn redirects(&self) -> io::Result<Vec<TcpListener>> {
+        self.redirects.listeners().await
     }
 
     /// The drain timeout of an agent that is to end.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use watari_values::{ConnectionStatus, Role, TlsInfo};
 
 use super::reload::Reloader;
 use super::roles::Roles;
+use super::upgrade::{Predecessor, UpgradeError};
 use crate::admin::{Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic};
 
 /// Answers an administrator's questions, and follows the orders.
@@ -28,6 +30,7 @@ pub(super) struct View {
     pub(super) mesh: Mesh,
     pub(super) running: Roles,
     pub(super) reloader: Arc<Reloader>,
+    pub(super) predecessor: Arc<Predecessor>,
 }
 
 impl View {
@@ -61,10 +64,25 @@ impl View {
             Topic::RotateKeys => {
                 self.of_agent("resume sessions", |agent| agent.rotate_ticket_keys().map(|()| Answer::Done))
             }
+            Topic::Upgrade { program } => self.upgrade(program).await,
             Topic::Reload => {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
         }
+    }
+
+    /// The upgrade goes on if the administrator does not wait for it.
+    async fn upgrade(self: &Arc<Self>, program: Option<PathBuf>) -> Answer {
+        let view = Arc::clone(self);
+        let upgrade = tokio::spawn(async move {
+            let (dispatcher, reloader) = (view.running.dispatcher.as_ref(), &view.reloader);
+            let upgraded = match (dispatcher, &view.running.agent) {
+                (Some(dispatcher), None) => view.predecessor.upgrade(dispatcher, reloader, program).await,
+                _ => Err(UpgradeError::HasAgent),
+            };
+            upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed, and this process goes on"))
+        });
+        upgrade.await.map_or_else(|error| Answer::Error(format!("the upgrade has failed: {error}")), done)
     }
 
     /// Answers on another thread: a long list of connections would delay those of this thread.

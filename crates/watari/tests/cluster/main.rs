@@ -51,4 +51,5 @@ mod soak_mixed;
 mod splices;
 mod suites;
 mod tls_parameters;
+mod upgrade;
 mod websockets;

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Pid;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -110,6 +111,23 @@ pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
     }
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
     Err(String::from_utf8(output.stderr).unwrap().trim_end().to_owned())
+}
+
+/// Replaces a node's process. The error is the sentence of a refusal.
+pub(crate) fn upgrade(admin: &Path, program: Option<&Path>) -> Result<(), String> {
+    let mut command = ctl(admin, &["upgrade"]);
+    if let Some(program) = program {
+        command.arg("--program").arg(program);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
+/// The number of a node's process.
+pub(crate) fn pid(admin: &Path) -> Option<Pid> {
+    let status: Value = ask(admin, "status")?;
+    Pid::from_raw(i32::try_from(status["pid"].as_i64()?).ok()?)
 }
 
 /// `None`: the node does not answer.

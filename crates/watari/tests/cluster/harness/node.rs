@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use super::metrics::Metrics;
-use super::wait::until;
+use super::wait::{until, until_some};
 use super::{DISPATCHER, ctl, nursery};
 
 /// The program under test.
@@ -40,7 +40,58 @@ pub(crate) struct Node {
     files_max: Option<u64>,
     /// The offset of its clock from the system's, in the notation of faketime(1).
     clock: Option<&'static str>,
-    process: Mutex<Option<Child>>,
+    process: Mutex<Option<Process>>,
+}
+
+/// The process of a node.
+enum Process {
+    Started(Child),
+    /// The successor of a process that the test has started. It is in that process's group.
+    Successor {
+        pid: Pid,
+        group: Pid,
+    },
+}
+
+impl Process {
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Started(child) => pid_of(child),
+            Self::Successor { pid, .. } => *pid,
+        }
+    }
+
+    /// Whether it has ended with success. `None`: it runs. The status of a successor is not known.
+    fn ended(&mut self) -> Option<bool> {
+        match self {
+            Self::Started(child) => child.try_wait().unwrap().map(|status| status.success()),
+            Self::Successor { pid, .. } => state_of(*pid).is_none_or(|state| state == 'Z').then_some(true),
+        }
+    }
+
+    /// It may have ended by itself. Then only its status is read.
+    fn kill(&mut self) {
+        match self {
+            Self::Started(child) => {
+                let group = pid_of(child);
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+            }
+            Self::Successor { group, .. } => {
+                let _ = kill_process_group(*group, Signal::KILL);
+            }
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed()).expect("a child has a number")
+}
+
+/// The state of a process, as a letter of proc(5).
+fn state_of(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 impl Node {
@@ -91,25 +142,42 @@ impl Node {
         // In a group of its own, a stopped process cannot outlive the test either: when a group is orphaned, the system
         // continues its stopped processes and sends them SIGHUP.
         command.process_group(0);
-        let previous = self.process.lock().unwrap().replace(nursery::start(command));
+        let previous = self.process.lock().unwrap().replace(Process::Started(nursery::start(command)));
         assert!(previous.is_none(), "{} was running already", self.name);
     }
 
     /// SIGKILL: the system closes its sockets, and all its state is lost.
     pub(crate) fn kill(&self) {
-        if let Some(mut child) = self.process.lock().unwrap().take() {
-            // It may have ended by itself. Then only its status is read.
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(mut process) = self.process.lock().unwrap().take() {
+            process.kill();
         }
+    }
+
+    /// Replaces its process by a new one, of `program` if it is given. Returns when the previous one has ended. The
+    /// error is the sentence of a refusal.
+    pub(crate) fn upgrade(&self, program: Option<&Path>) -> Result<(), String> {
+        ctl::upgrade(&self.admin(), program)?;
+        until("the previous process ends", || !self.is_running());
+        let mut process = self.process.lock().unwrap();
+        let group = match process.as_mut().expect("it was started") {
+            Process::Started(child) => {
+                let status = child.wait().unwrap();
+                assert!(status.success(), "{}: {status:?}", self.name);
+                pid_of(child)
+            }
+            Process::Successor { group, .. } => *group,
+        };
+        let pid = until_some("its successor answers", || ctl::pid(&self.admin()));
+        *process = Some(Process::Successor { pid, group });
+        Ok(())
     }
 
     /// SIGTERM: it moves its connections away, and ends by itself.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
         until("the process ends", || !self.is_running());
-        let status = self.process.lock().unwrap().take().and_then(|mut child| child.wait().ok());
-        assert!(status.is_some_and(|status| status.success()), "{}: {status:?}", self.name);
+        let process = self.process.lock().unwrap().take();
+        assert_eq!(process.and_then(|mut process| process.ended()), Some(true), "{} has failed", self.name);
     }
 
     /// SIGSTOP: it appears dead, but still has its sockets. Returns when the process has stopped.
@@ -153,7 +221,7 @@ impl Node {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.process.lock().unwrap().as_mut().map(Child::try_wait), Some(Ok(None)))
+        self.process.lock().unwrap().as_mut().is_some_and(|process| process.ended().is_none())
     }
 
     pub(crate) fn metrics(&self) -> io::Result<Metrics> {
@@ -186,18 +254,17 @@ impl Node {
 
     fn signal(&self, signal: Signal) {
         let process = self.process.lock().unwrap();
-        let pid = process.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed())).expect("it was started");
-        kill_process(pid, signal).unwrap();
+        kill_process(process.as_ref().expect("it was started").pid(), signal).unwrap();
     }
 
     /// The state of its process, as a letter of proc(5).
     fn state(&self) -> Option<char> {
-        self.proc("stat")?.rsplit(") ").next()?.chars().next()
+        state_of(self.process.lock().unwrap().as_ref()?.pid())
     }
 
     fn proc(&self, file: &str) -> Option<String> {
-        let pid = self.process.lock().unwrap().as_ref()?.id();
-        fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+        let pid = self.process.lock().unwrap().as_ref()?.pid();
+        fs::read_to_string(format!("/proc/{}/{file}", pid.as_raw_nonzero())).ok()
     }
 
     fn log_path(&self) -> PathBuf {

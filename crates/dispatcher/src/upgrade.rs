@@ -1,0 +1,248 @@
+//! An upgrade in place: a new process of this node, the *successor*, goes on with the connections of this one.
+//!
+//! A connection passes to the successor as its relay's state, the bytes that wait, and its sockets. While it passes, it
+//! stands still here. This process gives it up only when the successor has confirmed that it has it, and goes on with
+//! it otherwise. The agents see that the dispatcher's link ends and comes up again. Legs stay.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep};
+use watari_relay::Snapshot;
+use watari_values::{ConnectionId, NodeName, StayReason, TlsInfo};
+
+use crate::clients::{Client, Presence};
+use crate::direction::WaitingBytes;
+use crate::listen::Visit;
+use crate::relay::RelayDriver;
+use crate::shared::DispatcherShared;
+
+/// The most sockets of one connection: the client's, the owner's leg, and the leg to the target of a move.
+pub const SOCKETS_MAX: usize = 3;
+
+/// How long a connection that needs an agent at once waits until one has linked to this process.
+const AGENT_MAX: Duration = Duration::from_secs(5);
+/// Clients without an agent that wait until they pass, besides those that wait for room here.
+const CLIENTS_MAX: usize = 16;
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A connection that stands still until the successor has it.
+pub struct Passing {
+    state: Vec<u8>,
+    sockets: Vec<OwnedFd>,
+    taken: oneshot::Sender<()>,
+}
+
+/// Where connections pass to the successor.
+pub(crate) type ToSuccessor = mpsc::Sender<Passing>;
+
+/// What passes: the form of [`Passing::state`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Passed {
+    Connection(Box<PassedConnection>),
+    Client(PassedClient),
+}
+
+/// A connection with a relay. Its sockets: the client's, the owner's leg if `has_leg`, the prepared leg if
+/// `has_prepared`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PassedConnection {
+    pub(crate) relay: Snapshot,
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    pub(crate) up: WaitingBytes,
+    pub(crate) down: WaitingBytes,
+    pub(crate) has_leg: bool,
+    pub(crate) has_prepared: bool,
+    /// Whether another agent is being looked for.
+    pub(crate) is_finding: bool,
+    pub(crate) entry: PassedEntry,
+}
+
+/// The entry of a connection in the table.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PassedEntry {
+    pub(crate) tls: Option<TlsInfo>,
+    pub(crate) handshake_node: NodeName,
+    pub(crate) node: NodeName,
+    pub(crate) moves: u32,
+    pub(crate) stays: Option<StayReason>,
+    /// The agent that gets the connection after its handshake.
+    pub(crate) reserved: Option<NodeName>,
+}
+
+/// A client without an agent. Its socket is the only one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PassedClient {
+    pub(crate) address: SocketAddr,
+    pub(crate) server: SocketAddr,
+    #[serde(with = "serde_bytes")]
+    pub(crate) read_ahead: Vec<u8>,
+}
+
+/// The successor cannot go on with a connection.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The state is of another form, or has other sockets.
+    #[error("the state of a connection has an unknown form")]
+    Form,
+    /// The system refuses a socket.
+    #[error("a socket cannot be used: {0}")]
+    Socket(#[from] io::Error),
+}
+
+impl Passing {
+    /// The state for [`Dispatcher::restore`](crate::Dispatcher::restore).
+    pub fn state(&self) -> &[u8] {
+        &self.state
+    }
+
+    /// The sockets, in the order in which the successor needs them: at most [`SOCKETS_MAX`].
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(std::os::fd::AsFd::as_fd)
+    }
+
+    /// The successor has the connection. This process gives it up. Without this call, it goes on with it.
+    pub fn taken(self) {
+        // The connection may have ended here in the meantime.
+        let _ = self.taken.send(());
+    }
+}
+
+/// Passes all connections to a successor. If it is dropped before [`PassingOn::finish`], this process goes on.
+pub struct PassingOn {
+    shared: Arc<DispatcherShared>,
+    /// Clients without an agent. They pass by themselves.
+    clients: mpsc::Receiver<Passing>,
+    /// Connections that were not asked yet.
+    left: Vec<ConnectionId>,
+    is_finished: bool,
+}
+
+impl PassingOn {
+    pub(crate) fn begin(shared: &Arc<DispatcherShared>) -> Self {
+        let (to, clients) = mpsc::channel(CLIENTS_MAX);
+        shared.successor.send_replace(Some(to));
+        Self { shared: shared.clone(), clients, left: Vec::new(), is_finished: false }
+    }
+
+    /// The next connections to pass, at most `max`. They stand still until they are taken or dropped. Empty: none can
+    /// pass at the moment.
+    pub async fn next(&mut self, max: usize) -> Vec<Passing> {
+        let mut batch: Vec<_> = std::iter::from_fn(|| self.clients.try_recv().ok()).take(max).collect();
+        if self.left.is_empty() {
+            self.left = self.shared.table.ids();
+        }
+        let asked = self.left.split_off(self.left.len().saturating_sub(max - batch.len()));
+        let (to, mut passing) = mpsc::channel(max);
+        self.shared.table.pass_on(&asked, &to);
+        drop(to);
+        while let Some(connection) = passing.recv().await {
+            batch.push(connection);
+        }
+        batch
+    }
+
+    /// The successor has taken over. This process answers nothing more about connections that have passed.
+    pub fn finish(mut self) {
+        self.is_finished = true;
+    }
+
+    /// Whether no connection is left that could pass.
+    pub fn is_complete(&self) -> bool {
+        self.left.is_empty() && self.shared.table.is_empty() && self.shared.visits.get() == 0
+    }
+}
+
+impl Drop for PassingOn {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.shared.successor.send_replace(None);
+        }
+    }
+}
+
+/// Passes a connection on. Returns whether the successor has it. If not, this process goes on with it.
+pub(crate) async fn pass_on(to: ToSuccessor, passed: &Passed, sockets: &[&TcpStream]) -> bool {
+    let duplicates = sockets.iter().map(|socket| std::os::fd::AsFd::as_fd(socket).try_clone_to_owned());
+    let (Ok(sockets), Ok(state)) = (duplicates.collect::<io::Result<Vec<_>>>(), postcard::to_stdvec(passed)) else {
+        return false;
+    };
+    let (taken, confirmed) = oneshot::channel();
+    let sent = to.send(Passing { state, sockets, taken }).await;
+    // The receiver has a batch when all senders are gone.
+    drop(to);
+    sent.is_ok() && confirmed.await.is_ok()
+}
+
+/// A connection of the predecessor, which stands still until [`Restored::start`].
+pub struct Restored {
+    runtime: Handle,
+    serve: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Restored {
+    /// Goes on with the connection.
+    pub fn start(self) {
+        self.runtime.spawn(self.serve);
+    }
+}
+
+/// Makes the connection of `state`, to be served in `runtime`.
+pub(crate) fn restore(
+    shared: &Arc<DispatcherShared>,
+    runtime: &Handle,
+    state: &[u8],
+    sockets: Vec<OwnedFd>,
+) -> Result<Restored, RestoreError> {
+    let _entered = runtime.enter();
+    let mut sockets = sockets.into_iter();
+    let mut next = || -> Result<TcpStream, RestoreError> {
+        let socket = std::net::TcpStream::from(sockets.next().ok_or(RestoreError::Form)?);
+        Ok(TcpStream::from_std(socket)?)
+    };
+    let serve: Pin<Box<dyn Future<Output = ()> + Send>> = match postcard::from_bytes(state) {
+        Ok(Passed::Connection(passed)) => {
+            let stream = next()?;
+            let leg = passed.has_leg.then(&mut next).transpose()?;
+            let prepared = passed.has_prepared.then(&mut next).transpose()?;
+            let presence = Presence::restore(&shared.clients, passed.client.ip());
+            let driver = Box::new(RelayDriver::restore(shared, *passed, (stream, leg, prepared)));
+            Box::pin(async move {
+                let _presence = presence;
+                driver.run().await;
+            })
+        }
+        Ok(Passed::Client(passed)) => {
+            let presence = Presence::restore(&shared.clients, passed.address.ip());
+            let PassedClient { address, server, read_ahead } = passed;
+            let client = Client { stream: next()?, address, server, read_ahead };
+            let (visit, shared) = (Visit::restore(shared, presence, client), shared.clone());
+            Box::pin(async move {
+                shared.until_an_agent_is_available().await;
+                visit.serve().await;
+            })
+        }
+        Err(_) => return Err(RestoreError::Form),
+    };
+    Ok(Restored { runtime: runtime.clone(), serve })
+}
+
+impl DispatcherShared {
+    /// Waits until an agent has linked to this process. Connections of a predecessor come before the links.
+    pub(crate) async fn until_an_agent_is_available(&self) {
+        let deadline = Instant::now() + AGENT_MAX;
+        while !self.agents.any_available() && Instant::now() < deadline {
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A dispatcher is replaced by a new process, and its clients notice nothing.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::clients::http::Http;
+use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
+use crate::harness::ctl::order_move;
+use crate::harness::node::WATARI;
+use crate::harness::site::SITE;
+use crate::harness::wait::until;
+use crate::harness::{AGENTS, Cluster, Content, Plan};
+
+const LARGE_LEN: u64 = 40_000_000;
+const SMALL_LEN: u64 = 20_000;
+/// The upgrades of each test with several.
+const UPGRADES: usize = 5;
+
+fn files() -> Plan {
+    Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
+}
+
+fn get(len: u64) -> Vec<u8> {
+    format!("GET /{len}.bin HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
+}
+
+fn fetch(http: &mut Http<Tls>, len: u64) {
+    http.send(&get(len)).unwrap();
+    http.take_download(len, len).unwrap();
+}
+
+fn client(cluster: &Cluster, taste: &Taste) -> (IpAddr, Http<Tls>) {
+    let ip = cluster.clients.any();
+    (ip, Http::new(Tls::to_site(ip, cluster.service, taste).unwrap()))
+}
+
+/// A client that has sent a part of its first flight.
+struct Beginner {
+    tls: ClientConnection,
+    tcp: TcpStream,
+    flight: Vec<u8>,
+}
+
+impl Beginner {
+    fn begin(cluster: &Cluster, config: &std::sync::Arc<ClientConfig>) -> Self {
+        let mut tls = ClientConnection::new(config.clone(), ServerName::try_from(SITE).unwrap()).unwrap();
+        let mut flight = Vec::new();
+        tls.write_tls(&mut flight).unwrap();
+        let mut tcp = dial(cluster.clients.any(), cluster.service).unwrap();
+        let rest = flight.split_off(flight.len() / 2);
+        tcp.write_all(&flight).unwrap();
+        Self { tls, tcp, flight: rest }
+    }
+
+    /// Sends the rest, does the handshake and gets a file.
+    fn finish(mut self) {
+        self.tcp.write_all(&self.flight).unwrap();
+        let mut stream = rustls::StreamOwned::new(self.tls, self.tcp);
+        stream.write_all(&get(SMALL_LEN)).unwrap();
+        Http::new(stream).take_download(SMALL_LEN, SMALL_LEN).unwrap();
+    }
+}
+
+/// No process of the dispatcher has reset a connection. The log is that of all of them.
+fn check_nothing_was_reset(cluster: &Cluster) {
+    let log = cluster.dispatcher().log();
+    let resets: Vec<_> = log.lines().filter(|line| line.contains(": connection reset ")).collect();
+    assert!(resets.is_empty(), "{resets:#?}");
+}
+
+#[test]
+fn connections_in_every_state_go_on_in_a_new_process() {
+    let cluster = Cluster::start(&files());
+    let tastes = [&TLS12, &TLS13].map(|version| Taste { version, ..Taste::default() });
+    let mut idle: Vec<_> = tastes.iter().map(|taste| client(&cluster, taste)).collect();
+    for (_, http) in &mut idle {
+        fetch(http, SMALL_LEN);
+    }
+    let ids = |cluster: &Cluster| idle_ids(cluster, &idle.iter().map(|(ip, _)| *ip).collect::<Vec<_>>());
+    let before = ids(&cluster);
+    let (_, mut download) = client(&cluster, &tastes[1]);
+    download.send(&get(LARGE_LEN)).unwrap();
+    assert_eq!(download.read_head().unwrap().len().unwrap(), LARGE_LEN);
+    let step = LARGE_LEN / (UPGRADES as u64 + 1);
+    let mut beginners = Vec::new();
+    for number in 0..UPGRADES as u64 {
+        download.check_body(number * step..(number + 1) * step, LARGE_LEN, LARGE_LEN).unwrap();
+        beginners.push(Beginner::begin(&cluster, &tastes[1].config()));
+        cluster.dispatcher().upgrade(None).unwrap();
+        cluster.wait_until_whole();
+    }
+    assert_eq!(ids(&cluster), before, "they are the same connections");
+    download.check_body(UPGRADES as u64 * step..LARGE_LEN, LARGE_LEN, LARGE_LEN).unwrap();
+    fetch(&mut download, SMALL_LEN);
+    beginners.into_iter().for_each(Beginner::finish);
+    for (_, http) in &mut idle {
+        fetch(http, SMALL_LEN);
+    }
+    fetch(&mut client(&cluster, &tastes[0]).1, SMALL_LEN);
+
+    // They move as before.
+    for (ip, http) in &mut idle {
+        let connection = cluster.connection_of(*ip);
+        let target = AGENTS.into_iter().find(|agent| *agent != connection.node).unwrap();
+        order_move(&cluster.dispatcher().admin(), &connection.id, target).unwrap();
+        until("the connection has moved", || cluster.connection_of(*ip).node == target);
+        fetch(http, SMALL_LEN);
+    }
+    check_nothing_was_reset(&cluster);
+}
+
+fn idle_ids(cluster: &Cluster, clients: &[IpAddr]) -> Vec<(String, String, u32)> {
+    let known = clients.iter().map(|ip| cluster.connection_of(*ip));
+    known.map(|connection| (connection.id, connection.node, connection.moves)).collect()
+}
+
+/// Clients of every kind keep a dispatcher busy while it is upgraded: no request fails, and no byte is wrong.
+#[test]
+fn a_busy_dispatcher_is_upgraded_again_and_again() {
+    let cluster = Cluster::start(&files());
+    let (is_over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+    let taste = Taste::default();
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let (cluster, taste, is_over, requests) = (&cluster, &taste, &is_over, &requests);
+            scope.spawn(move || {
+                let mut http = client(cluster, taste).1;
+                while !is_over.load(Relaxed) {
+                    // Two clients connect for each request. Half of those that stay download much.
+                    if number < 2 {
+                        http = client(cluster, taste).1;
+                    }
+                    fetch(&mut http, if number < 4 { SMALL_LEN } else { LARGE_LEN });
+                    requests.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        // Also if an upgrade fails.
+        let upgrades = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..2 * UPGRADES {
+                let begun = requests.load(Relaxed);
+                until("clients are served", || requests.load(Relaxed) > begun + 20);
+                cluster.dispatcher().upgrade(None).unwrap();
+            }
+        }));
+        is_over.store(true, Relaxed);
+        upgrades.unwrap();
+    });
+    check_nothing_was_reset(&cluster);
+}
+
+/// A program for an upgrade: a shell script.
+fn script(cluster: &Cluster, name: &str, text: &str) -> PathBuf {
+    let path = cluster.dir().join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_successor_that_fails_changes_nothing() {
+    let cluster = Cluster::start(&files());
+    let dispatcher = cluster.dispatcher();
+    let (ip, mut http) = client(&cluster, &Taste::default());
+    fetch(&mut http, SMALL_LEN);
+    let before = cluster.connection_of(ip);
+    let broken = |program: PathBuf, reason: &str| {
+        let refused = dispatcher.upgrade(Some(&program)).unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+    };
+    broken("/nonexistent/watari".into(), "cannot start /nonexistent/watari: No such file");
+    broken("/bin/false".into(), "has ended before it was ready");
+    // It gets listeners, and cannot take a connection: it has too few descriptors for one.
+    let few = format!("ulimit -n 48\nexec {WATARI} \"$@\"");
+    assert!(dispatcher.upgrade(Some(&script(&cluster, "few", &few))).is_err());
+    let config = fs::read_to_string(dispatcher.config()).unwrap();
+    dispatcher.configure(|text| text + "\nnonsense = 1\n");
+    broken(WATARI.into(), "has ended before it was ready");
+    assert!(dispatcher.log().contains("nonsense"), "the reason is in the log");
+    dispatcher.configure(|_| config);
+
+    fetch(&mut http, SMALL_LEN);
+    assert_eq!(cluster.connection_of(ip), before);
+    fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+    dispatcher.upgrade(None).unwrap();
+    fetch(&mut http, SMALL_LEN);
+    fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+}
+
+#[test]
+fn a_node_with_an_agent_is_not_upgraded() {
+    let cluster = Cluster::start(&files());
+    let refused = cluster.node(AGENTS[0]).upgrade(None).unwrap_err();
+    assert!(refused.contains("drain the agent"), "{refused}");
+}
