@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_relay::{Action, ClientRead, Context, Input, LegRead, Relay, Start, Timeouts};
 use watari_sys::tcp;
+use watari_values::NodeName;
 
 use crate::alarm::Alarm;
 use crate::clients::Client;
@@ -66,10 +67,10 @@ pub(crate) struct RelayDriver {
 }
 
 /// Why a relay of the predecessor waits for an agent to link to this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum NeedsAgent {
-    /// To sign a preface.
-    LegKey,
+    /// To sign a preface for it.
+    LegKey(NodeName),
     /// To begin the handshake again at another agent.
     BeginAgain,
 }
@@ -116,7 +117,7 @@ impl RelayDriver {
         let needs_agent = if passed.is_finding {
             Some(NeedsAgent::BeginAgain)
         } else {
-            relay.needs_leg_key().then_some(NeedsAgent::LegKey)
+            relay.next_preface_for().cloned().map(NeedsAgent::LegKey)
         };
         let place = shared.agents.place_at(&passed.entry.node);
         let stopwatch = Stopwatch::stopped(&place);
@@ -164,9 +165,12 @@ impl RelayDriver {
 
     /// Waits until an agent is available to this process, which has just begun.
     async fn wait_for_agent(&mut self, what: NeedsAgent) {
-        self.shared.until_an_agent_is_available().await;
-        if what == NeedsAgent::BeginAgain {
-            self.carry_out(Action::BeginAgain);
+        match what {
+            NeedsAgent::LegKey(agent) => self.shared.until_available(Some(&agent)).await,
+            NeedsAgent::BeginAgain => {
+                self.shared.until_available(None).await;
+                self.carry_out(Action::BeginAgain);
+            }
         }
     }
 

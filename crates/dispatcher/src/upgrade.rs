@@ -228,7 +228,7 @@ pub(crate) fn restore(
             let client = Client { stream: next()?, address, server, read_ahead };
             let (visit, shared) = (Visit::restore(shared, presence, client), shared.clone());
             Box::pin(async move {
-                shared.until_an_agent_is_available().await;
+                shared.until_available(None).await;
                 visit.serve().await;
             })
         }
@@ -238,10 +238,14 @@ pub(crate) fn restore(
 }
 
 impl DispatcherShared {
-    /// Waits until an agent has linked to this process. Connections of a predecessor come before the links.
-    pub(crate) async fn until_an_agent_is_available(&self) {
+    /// Waits until `agent`, or any, has linked to this process. Connections of a predecessor come before the links.
+    pub(crate) async fn until_available(&self, agent: Option<&NodeName>) {
         let deadline = Instant::now() + AGENT_MAX;
-        while !self.agents.any_available() && Instant::now() < deadline {
+        let is_available = || match agent {
+            Some(agent) => self.agents.availability(agent) == Some(true),
+            None => self.agents.any_available(),
+        };
+        while !is_available() && Instant::now() < deadline {
             sleep(LOOK_INTERVAL).await;
         }
     }

@@ -109,6 +109,14 @@ impl Arbiter {
         matches!(self.state, ArbiterState::Moving(_))
     }
 
+    /// The target of an undecided attempt.
+    pub fn target(&self) -> Option<&NodeName> {
+        match &self.state {
+            ArbiterState::Moving(attempt) => Some(&attempt.offer.target),
+            _ => None,
+        }
+    }
+
     /// Whether the connection is over. Then nothing is relayed.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, ArbiterState::Ended)

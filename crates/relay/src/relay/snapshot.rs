@@ -78,8 +78,9 @@ impl Relay {
         }
     }
 
-    /// Whether the driver has to put a preface on the owner's leg before it can relay to it, or to find an agent.
-    pub fn needs_leg_key(&self) -> bool {
-        self.leg == OwnerLeg::Unopened
+    /// The agent for which the next action may have to sign a preface: the owner whose idle leg is used again, or the
+    /// target of an undecided move. Its leg key has to be there.
+    pub fn next_preface_for(&self) -> Option<&NodeName> {
+        if self.leg == OwnerLeg::Unopened { Some(self.owner()) } else { self.arbiter.target() }
     }
 }

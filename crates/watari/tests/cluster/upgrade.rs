@@ -11,7 +11,7 @@ use std::thread;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::clients::http::Http;
+use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::ctl::order_move;
 use crate::harness::node::WATARI;
@@ -192,6 +192,36 @@ fn a_successor_that_fails_changes_nothing() {
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
     dispatcher.upgrade(None).unwrap();
     fetch(&mut http, SMALL_LEN);
+    fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+}
+
+/// A successor that runs out of descriptors in the middle ends with the connections that it has. They end by a reset,
+/// and all others go on.
+#[test]
+fn a_successor_that_fails_halfway_loses_only_what_it_has() {
+    const CLIENTS: usize = 300;
+    let cluster = Cluster::start(&files());
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| client(&cluster, &Taste::default()).1).collect();
+    for http in &mut clients {
+        fetch(http, SMALL_LEN);
+    }
+    let few = format!("ulimit -n {CLIENTS}\nexec {WATARI} \"$@\"");
+    let refused = cluster.dispatcher().upgrade(Some(&script(&cluster, "few", &few))).unwrap_err();
+    let lost = refused.split("after it took ").nth(1).and_then(|text| text.split(' ').next()).unwrap();
+    let lost: usize = lost.parse().unwrap();
+    assert!((1..CLIENTS).contains(&lost), "{refused}");
+    let mut are_reset = 0;
+    for http in &mut clients {
+        let sent = http.send(&get(SMALL_LEN));
+        match sent.and_then(|()| http.take_download(SMALL_LEN, SMALL_LEN)) {
+            Ok(()) => {}
+            Err(Fault::Broken(_)) => are_reset += 1,
+            Err(fault) => panic!("{fault:?}"),
+        }
+    }
+    assert_eq!(are_reset, lost);
+    fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+    cluster.dispatcher().upgrade(None).unwrap();
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
 }
 
