@@ -3,6 +3,7 @@
 //!
 //! * Watari's agent gets SIGTERM, and moves its connections to two other agents.
 //!   Another row has running downloads on further connections.
+//! * An upgrade in place replaces Watari's dispatcher by a new process.
 //! * `HAProxy` and nginx are replaced as their manuals say, by a new process for the same address. The old process
 //!   closes idle connections, and their clients have to connect again.
 
@@ -10,7 +11,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Scale;
 use crate::clients::Clients;
@@ -34,6 +35,13 @@ const DOWNLOADS: usize = 500;
 const DRAIN_WITH_DOWNLOADS_TARGET: f64 = 3.0;
 /// Bytes that a client reads of a download after the drain: more than all buffers on the way hold.
 const READ_AFTER: u64 = 2 << 20;
+
+/// Upgrades in place: running downloads, the longest time until the old process ends, the 99th percentile of the time to
+/// first byte of requests meanwhile, both in seconds, and how long the others are waited for.
+const UPGRADE_DOWNLOADS: usize = 200;
+const UPGRADE_TARGET: f64 = 1.0;
+const UPGRADE_PAUSE_TARGET: f64 = 0.020;
+const UPGRADE_END_MAX: Duration = Duration::from_secs(10);
 
 /// Number of client addresses. One address may not have so many connections, and would always select the same agent.
 const ADDRESSES: u8 = 64;
@@ -93,7 +101,8 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
             report.add(Row::limited(what.clone(), unit, of(&outcomes[0]), name, of(peer), limit));
         }
     }
-    with_downloads(site, &clients, &opener, scale, &outcomes[0], report)
+    with_downloads(site, &clients, &opener, scale, &outcomes[0], report)?;
+    upgrades(site, &clients, &opener, scale, report)
 }
 
 /// Drains an agent that sends downloads. The other servers have no such drain: they cut downloads, or wait for them.
@@ -111,23 +120,10 @@ fn with_downloads(
     eprintln!("drains with downloads ..");
     let outcomes = interleaved(scale.rounds, &[()], |()| {
         let watari = Watari::emptying(site, clients)?;
-        let (mut connections, _) = connect(opener, &watari.server, idle)?;
-        let mut running = (0..downloads)
-            .map(|_| Download::begin(opener.open(watari.server.service)?))
-            .collect::<Result<Vec<_>, _>>()?;
+        let visitors = Visitors::connect(opener, &watari.server, idle, downloads)?;
         watari.open_others()?;
-        let over = AtomicBool::new(false);
-        let (outcome, cut) = scope(|scope| {
-            let part = running.len().div_ceil(THREADS);
-            let readers: Vec<_> =
-                running.chunks_mut(part).map(|part| scope.spawn(|| Download::read_all(part, &over))).collect();
-            let outcome = during(&mut connections, Vec::new(), || watari.end_first_agent());
-            over.store(true, Ordering::Relaxed);
-            let cut: usize = readers.into_iter().map(|reader| reader.join().expect("a client does not panic")).sum();
-            (outcome, cut)
-        });
-        let outcome = outcome?;
-        Ok(vec![outcome.took.as_secs_f64(), (outcome.lost + cut) as f64])
+        let outcome = visitors.during(END_MAX, || watari.end_first_agent())?;
+        Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64])
     })?;
     let what = format!("drain of {idle} idle connections and {downloads} downloads");
     let rows = [
@@ -138,6 +134,42 @@ fn with_downloads(
         let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
         let what = format!("{what}: {figure}");
         report.add(Row::limited(what, unit, of(&outcomes[0]), "the same without downloads", of(without), limit));
+    }
+    Ok(())
+}
+
+/// Replaces servers with idle connections and downloads by new processes on the same host.
+fn upgrades(
+    site: &Site,
+    clients: &Clients,
+    opener: &Opener,
+    scale: &Scale,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let downloads = UPGRADE_DOWNLOADS.min(scale.idle / 4);
+    let idle = scale.idle - downloads;
+    eprintln!("upgrades ..");
+    let candidates = [Candidate::Watari, Candidate::Haproxy, Candidate::Nginx];
+    let outcomes = interleaved(scale.rounds, &candidates, |candidate| {
+        let outcome = candidate.upgrade(site, clients, opener, (idle, downloads))?;
+        let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
+        Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)])
+    })?;
+    let what = format!("upgrade in place with {idle} idle connections and {downloads} downloads");
+    let rows = [
+        (format!("{what}: time until the old process ends"), Unit::Seconds, UPGRADE_TARGET),
+        (format!("{what}: connections lost"), Unit::Count, 0.0),
+        (
+            "requests during the upgrade: time to first byte, 99th percentile".to_owned(),
+            Unit::Microseconds,
+            UPGRADE_PAUSE_TARGET,
+        ),
+    ];
+    for (at, (figure, unit, limit)) in rows.into_iter().enumerate() {
+        let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
+        for (peer, name) in outcomes[1..].iter().zip(["HAProxy", "nginx"]) {
+            report.add(Row::limited(figure.clone(), unit, of(&outcomes[0]), name, of(peer), limit));
+        }
     }
     Ok(())
 }
@@ -159,23 +191,49 @@ fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
 }
 
 impl Candidate {
+    fn upgrade(
+        self,
+        site: &Site,
+        clients: &Clients,
+        opener: &Opener,
+        (idle, downloads): (usize, usize),
+    ) -> Result<Outcome, Failure> {
+        match self {
+            Self::Watari => {
+                let watari = Watari::single(site, clients)?;
+                let visitors = Visitors::connect(opener, &watari.server, idle, downloads)?;
+                visitors.during(UPGRADE_END_MAX, || watari.upgrade_dispatcher())
+            }
+            Self::Haproxy => {
+                let mut haproxy = haproxy_of_tls(site, clients)?;
+                let visitors = Visitors::connect(opener, &haproxy.server, idle, downloads)?;
+                visitors.during(UPGRADE_END_MAX, || haproxy.replace())
+            }
+            Self::Nginx => {
+                let nginx = nginx(site, clients)?;
+                let visitors = Visitors::connect(opener, &nginx, idle, downloads)?;
+                visitors.during(UPGRADE_END_MAX, || Replaced::workers(&nginx.processes[0]))
+            }
+        }
+    }
+
     fn replace(self, site: &Site, clients: &Clients, opener: &Opener, idle: usize) -> Result<Outcome, Failure> {
         match self {
             Self::Watari => {
                 let watari = Watari::emptying(site, clients)?;
                 let (mut connections, memory) = connect(opener, &watari.server, idle)?;
                 watari.open_others()?;
-                during(&mut connections, memory, || watari.end_first_agent())
+                during(&mut connections, memory, END_MAX, || watari.end_first_agent())
             }
             Self::Haproxy => {
                 let mut haproxy = haproxy_of_tls(site, clients)?;
                 let (mut connections, memory) = connect(opener, &haproxy.server, idle)?;
-                during(&mut connections, memory, || haproxy.replace())
+                during(&mut connections, memory, END_MAX, || haproxy.replace())
             }
             Self::Nginx => {
                 let nginx = nginx(site, clients)?;
                 let (mut connections, memory) = connect(opener, &nginx, idle)?;
-                during(&mut connections, memory, || Replaced::workers(&nginx.processes[0]))
+                during(&mut connections, memory, END_MAX, || Replaced::workers(&nginx.processes[0]))
             }
         }
     }
@@ -203,10 +261,45 @@ fn used_once(opener: &Opener, server: &Server) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
+/// Idle connections, and downloads on further ones.
+struct Visitors {
+    idle: Vec<Connection>,
+    downloads: Vec<Download>,
+}
+
+impl Visitors {
+    fn connect(opener: &Opener, server: &Server, idle: usize, downloads: usize) -> Result<Self, Failure> {
+        let (idle, _) = connect(opener, server, idle)?;
+        let download = |_| Download::begin(opener.open(server.service)?);
+        Ok(Self { idle, downloads: (0..downloads).map(download).collect::<Result<_, _>>()? })
+    }
+
+    /// Replaces the server while the downloads run and a few of the connections are in use. Counts downloads that are
+    /// cut as lost connections.
+    fn during(
+        mut self,
+        end_max: Duration,
+        replace: impl FnOnce() -> Result<Replaced, Failure>,
+    ) -> Result<Outcome, Failure> {
+        let over = AtomicBool::new(false);
+        let (outcome, cut) = scope(|scope| {
+            let part = self.downloads.len().div_ceil(THREADS);
+            let readers: Vec<_> =
+                self.downloads.chunks_mut(part).map(|part| scope.spawn(|| Download::read_all(part, &over))).collect();
+            let outcome = during(&mut self.idle, Vec::new(), end_max, replace);
+            over.store(true, Ordering::Relaxed);
+            let cut: usize = readers.into_iter().map(|reader| reader.join().expect("a client does not panic")).sum();
+            (outcome, cut)
+        });
+        outcome.map(|outcome| Outcome { lost: outcome.lost + cut, ..outcome })
+    }
+}
+
 /// Replaces the server while a few of the connections are in use. Then sends a request on each connection.
 fn during(
     connections: &mut [Connection],
     memory: Vec<f64>,
+    end_max: Duration,
     replace: impl FnOnce() -> Result<Replaced, Failure>,
 ) -> Result<Outcome, Failure> {
     let part = connections.len().div_ceil(THREADS);
@@ -214,7 +307,7 @@ fn during(
     let (took, used) = scope(|scope| {
         let users: Vec<_> =
             connections.chunks_mut(part).map(|part| scope.spawn(|| Use::of(part).until(&over))).collect();
-        let took = replace().map(|replaced| replaced.wait());
+        let took = replace().map(|replaced| replaced.wait(end_max));
         over.store(true, Ordering::Relaxed);
         let used = users.into_iter().map(|user| user.join().expect("a client does not panic")).collect::<Vec<_>>();
         (took, used)
@@ -313,14 +406,13 @@ impl<'a> Use<'a> {
 }
 
 impl Replaced {
-    /// Waits until the old processes have ended, and returns how long that took.
-    fn wait(&self) -> Duration {
+    /// Waits until the old processes have ended, for `max` at most, and returns how long that took.
+    fn wait(&self, max: Duration) -> Duration {
         let ended = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| is_zombie(&stat));
-        let since = Instant::now();
-        while !self.pids.iter().all(ended) && since.elapsed() < END_MAX {
+        while !self.pids.iter().all(ended) && self.since.elapsed() < max {
             sleep(POLL);
         }
-        since.elapsed()
+        self.since.elapsed()
     }
 }
 

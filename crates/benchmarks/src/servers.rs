@@ -9,7 +9,7 @@ mod watari;
 
 use std::net::SocketAddr;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use haproxy::{haproxy, haproxy_of_tls, haproxy_proxy};
 pub(crate) use nginx::{
@@ -39,14 +39,17 @@ pub(crate) struct Server {
 /// Processes that have been signalled to end, because others take over their work.
 pub(crate) struct Replaced {
     pub(crate) pids: Vec<u32>,
+    /// The time of the signal or order.
+    pub(crate) since: Instant,
 }
 
 impl Replaced {
     /// Sends SIGHUP to nginx's master, and returns the workers that new ones replace.
     pub(crate) fn workers(master: &Process) -> Result<Self, Failure> {
         let pids = cpu::children(master.id()).map_err(doing("looking for nginx's workers"))?;
+        let since = Instant::now();
         master.signal(Signal::HUP)?;
-        Ok(Self { pids })
+        Ok(Self { pids, since })
     }
 }
 

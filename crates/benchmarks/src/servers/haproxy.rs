@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::{Replaced, Server};
 use crate::clients::Clients;
@@ -77,9 +78,9 @@ fn certificates(site: &Site) -> Result<String, Failure> {
 impl Haproxy {
     /// Starts another process, which takes over the address and signals the old one to end (`-sf`).
     pub(crate) fn replace(&mut self) -> Result<Replaced, Failure> {
-        let old = self.server.processes[0].id();
+        let (old, since) = (self.server.processes[0].id(), Instant::now());
         let arguments = ["-db", "-f", &self.config, "-sf", &old.to_string()];
         self.server.processes.push(Process::start("haproxy-tls-new", "haproxy", &arguments, self.log.clone())?);
-        Ok(Replaced { pids: vec![old] })
+        Ok(Replaced { pids: vec![old], since })
     }
 }

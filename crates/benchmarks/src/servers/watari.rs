@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use watari_pki::Authority;
 use watari_values::{NodeName, Role};
 
@@ -36,6 +38,17 @@ pub(crate) struct Watari {
     admin: PathBuf,
     /// The first agent's administration socket.
     agent_admin: PathBuf,
+    /// The process that has replaced the dispatcher.
+    successor: OnceLock<Successor>,
+}
+
+/// A process that is no child of this one. It gets SIGTERM when this value is dropped.
+struct Successor(Pid);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::TERM);
+    }
 }
 
 struct Node {
@@ -86,8 +99,22 @@ impl Watari {
     /// Sends SIGTERM to the first agent, as a service manager does.
     pub(crate) fn end_first_agent(&self) -> Result<Replaced, Failure> {
         let agent = &self.server.processes[1];
+        let since = Instant::now();
         agent.signal(Signal::TERM)?;
-        Ok(Replaced { pids: vec![agent.id()] })
+        Ok(Replaced { pids: vec![agent.id()], since })
+    }
+
+    /// Replaces the dispatcher by a new process, which ends with this value.
+    pub(crate) fn upgrade_dispatcher(&self) -> Result<Replaced, Failure> {
+        let (old, since) = (self.server.processes[0].id(), Instant::now());
+        self.ctl(&self.admin, &["upgrade"])?;
+        let status = self.ctl(&self.admin, &["--json", "status"])?;
+        let status: serde_json::Value = serde_json::from_slice(&status)
+            .map_err(|error| doing("reading what a dispatcher says of itself")(error.into()))?;
+        let pid = status["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.ok_or_else(|| doing("finding a dispatcher's successor")(std::io::ErrorKind::NotFound.into()))?;
+        self.successor.get_or_init(|| Successor(pid));
+        Ok(Replaced { pids: vec![old], since })
     }
 
     fn order_others(&self, order: &str) -> Result<(), Failure> {
@@ -170,7 +197,8 @@ impl Watari {
             process.wait_until(|| cluster.linked(&program, node))?;
         }
         let [admin, agent_admin] = [0, 1].map(|node: usize| cluster.admin(&cluster.nodes[node]));
-        Ok(Self { server: server.ready(clients)?, metrics: cluster.nodes[0].metrics, program, admin, agent_admin })
+        let (server, metrics) = (server.ready(clients)?, cluster.nodes[0].metrics);
+        Ok(Self { server, metrics, program, admin, agent_admin, successor: OnceLock::new() })
     }
 }
 
