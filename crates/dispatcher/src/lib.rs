@@ -44,7 +44,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -99,7 +98,6 @@ impl Dispatcher {
             mesh,
             metrics,
             reloaded: Notify::new(),
-            visits: Gauge::default(),
             successor: watch::Sender::new(None),
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));

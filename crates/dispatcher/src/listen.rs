@@ -24,12 +24,11 @@ use crate::clients::{Client, Presence};
 use crate::config::Limits;
 use crate::find::{Found, find_leg};
 use crate::legs::LegChoice;
-use crate::metrics::InGauge;
 use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
-use crate::upgrade::{Passed, PassedClient, ToSuccessor, pass_on};
+use crate::upgrade::{Passed, PassedClient, Successors, ToSuccessor, pass_on};
 
 /// The kind of peer that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,9 +71,8 @@ fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: Sock
     });
     match admitted {
         Ok((presence, server)) => {
-            let (counted, read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::default());
-            let shared = shared.clone();
-            tokio::spawn(Visit { shared, counted, presence, stream, address, server, read_ahead }.serve());
+            let (shared, read_ahead) = (shared.clone(), ReadAhead::default());
+            tokio::spawn(Visit { shared, presence, stream, address, server, read_ahead }.serve());
         }
         Err(reason) => refuse(shared, address, reason),
     }
@@ -111,14 +109,14 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
 /// Reads the client's address from the relay's PROXY protocol header, and serves the client.
 async fn serve_relayed(shared: Arc<DispatcherShared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
     let limits = shared.limits();
-    let (counted, mut read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::default());
+    let mut read_ahead = ReadAhead::default();
     let identified = async {
         let (address, server) = identify(&stream, relay, &mut read_ahead, &limits).await?;
         admit(&shared, &mut presence, address, &limits)?;
         Ok((address, server))
     };
     match identified.await {
-        Ok((address, server)) => Visit { shared, counted, presence, stream, address, server, read_ahead }.serve().await,
+        Ok((address, server)) => Visit { shared, presence, stream, address, server, read_ahead }.serve().await,
         Err(reason) => refuse(&shared, relay, reason),
     }
 }
@@ -148,7 +146,6 @@ async fn identify(
 /// A client that was admitted and is not yet connected to an agent or backend.
 pub(crate) struct Visit {
     shared: Arc<DispatcherShared>,
-    counted: InGauge,
     presence: Presence,
     stream: TcpStream,
     address: SocketAddr,
@@ -166,37 +163,31 @@ impl Visit {
     /// A client of this process's predecessor.
     pub(crate) fn restore(shared: &Arc<DispatcherShared>, presence: Presence, client: Client) -> Self {
         let Client { stream, address, server, read_ahead } = client;
-        let (counted, read_ahead) = (InGauge::of(&shared.visits, 1), ReadAhead::from(read_ahead));
-        Self { shared: shared.clone(), counted, presence, stream, address, server, read_ahead }
+        Self { shared: shared.clone(), presence, stream, address, server, read_ahead: ReadAhead::from(read_ahead) }
     }
 
     pub(crate) async fn serve(mut self) {
-        let mut successor = self.shared.successor.subscribe();
+        let mut successors = Successors::of(&self.shared);
         let destination = loop {
-            let to = tokio::select! {
+            tokio::select! {
                 connected = self.connect() => break connected,
-                to = successor.wait_for(Option::is_some) => to.ok().and_then(|to| to.clone()),
-            };
-            if let Some(to) = to
-                && self.pass_on(to).await
-            {
-                return;
+                to = successors.next() => if self.pass_on(to).await {
+                    return;
+                }
             }
-            // The upgrade has failed, and the client is served here.
-            let _ = successor.wait_for(Option::is_none).await;
         };
         let destination = match destination {
             Ok(destination) => destination,
             Err(reason) => return refuse(&self.shared, self.address, reason),
         };
-        let Self { shared, stream, address, server, read_ahead, presence: _presence, counted } = self;
-        drop(counted);
+        let Self { shared, stream, address, server, read_ahead, presence: _presence } = self;
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
             Destination::Agent(found) => Box::new(RelayDriver::new(&shared, client, found)).run().await,
             Destination::Backend(route, backend) => {
-                let limits = shared.limits();
-                Box::pin(route.serve(client, backend, &limits, &shared.metrics)).await;
+                shared.metrics.passed_through.inc();
+                let relay = Box::new(route.relay(client, backend, &shared.limits()));
+                Box::pin(relay.run(&shared)).await;
             }
         }
     }

@@ -3,20 +3,22 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use prometheus_client::metrics::counter::Counter;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use watari_sys::tcp;
 use watari_wire::proxy::Header;
 
+use crate::alarm::Alarm;
 use crate::clients::Client;
 use crate::config::{Limits, PassthroughRule};
 use crate::direction::{Broken, Direction, Written};
-use crate::metrics::Metrics;
+use crate::shared::DispatcherShared;
+use crate::upgrade::{Passed, PassthroughSnapshot, Successors, ToSuccessor, pass_on};
 
 /// The most backends to try for one client.
 const BACKENDS_TRIED_MAX: usize = 3;
@@ -72,9 +74,8 @@ impl Route {
         self.backends.iter().cycle().skip(first).take(self.backends.len().min(BACKENDS_TRIED_MAX)).copied()
     }
 
-    /// Relays between the client and a backend until both streams have ended, or one fails.
-    pub(crate) async fn serve(&self, client: Client, backend: TcpStream, limits: &Limits, metrics: &Metrics) {
-        metrics.passed_through.inc();
+    /// The relay between the client and a backend.
+    pub(crate) fn relay(&self, client: Client, backend: TcpStream, limits: &Limits) -> PassthroughRelay {
         let mut up = Direction::holding(client.read_ahead);
         if self.proxy_protocol {
             let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
@@ -82,14 +83,17 @@ impl Route {
             header.encode(&mut head).expect("a header without TLVs always fits");
             up.put_in_front(head);
         }
-        match timeout(limits.lifetime_max, relay(&client.stream, &backend, up, limits, metrics)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passthrough connection cut"),
-            Err(_) => metrics.count_given_up("lifetime"),
+        let now = Instant::now();
+        PassthroughRelay {
+            address: client.address,
+            client: client.stream,
+            backend,
+            up: OneWay { direction: up, has_ended: false },
+            down: OneWay { direction: Direction::default(), has_ended: false },
+            last_byte: now,
+            idle_timeout: limits.idle_timeout,
+            end: now + limits.lifetime_max,
         }
-        // A reset shows both ends that the stream is incomplete.
-        tcp::reset_on_close(&client.stream);
-        tcp::reset_on_close(&backend);
     }
 
     /// Connects to a backend. `None`: none can be reached.
@@ -109,72 +113,139 @@ impl Route {
     }
 }
 
-/// Relays both directions until both streams have ended, or until neither side has taken a byte for the idle timeout.
-/// `up` holds bytes that wait for the backend from the start.
-async fn relay(
-    client: &TcpStream,
-    backend: &TcpStream,
-    up: Direction,
-    limits: &Limits,
-    metrics: &Metrics,
-) -> io::Result<()> {
-    let last = LastByte(Mutex::new(Instant::now()));
-    let count = |written: Written, total: &Counter| {
-        *last.at() = Instant::now();
-        total.inc_by(written.bytes as u64);
-        metrics.bytes_spliced.inc_by(written.spliced as u64);
-    };
-    let up = one_way(client, backend, up, |written| count(written, &metrics.bytes_to_backends));
-    let down = one_way(backend, client, Direction::default(), |written| count(written, &metrics.bytes_to_clients));
-    tokio::select! {
-        relayed = async { tokio::try_join!(up, down) } => relayed.map(|_| ()),
-        () = idle(&last, limits.idle_timeout) => Err(io::ErrorKind::TimedOut.into()),
-    }
+/// A connection that is relayed without a look at its bytes.
+pub(crate) struct PassthroughRelay {
+    address: SocketAddr,
+    client: TcpStream,
+    backend: TcpStream,
+    up: OneWay,
+    down: OneWay,
+    /// When a byte was last written, in either direction.
+    last_byte: Instant,
+    idle_timeout: Duration,
+    /// The end of its lifetime.
+    end: Instant,
 }
 
-/// When a byte was last written, in either direction.
-struct LastByte(Mutex<Instant>);
-
-impl LastByte {
-    fn at(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// One stream of such a connection.
+struct OneWay {
+    direction: Direction,
+    /// Whether the end of the stream was passed on.
+    has_ended: bool,
 }
 
-/// Returns when no byte has been written for `limit`.
-async fn idle(last: &LastByte, limit: Duration) {
-    loop {
-        let end = *last.at() + limit;
-        sleep_until(end).await;
-        if *last.at() + limit <= Instant::now() {
-            return;
+/// Why a relay stops.
+enum Stop {
+    Complete,
+    Failed(io::Error),
+    Lifetime,
+    /// A successor of this process has the connection.
+    Passed,
+}
+
+impl PassthroughRelay {
+    /// Goes on with a connection of this process's predecessor.
+    pub(crate) fn restore(passed: PassthroughSnapshot, client: TcpStream, backend: TcpStream) -> Self {
+        let PassthroughSnapshot { address, up, down, have_ended: [up_ended, down_ended], idle_timeout, left } = passed;
+        let one_way = |bytes, has_ended| OneWay { direction: Direction::restore(bytes), has_ended };
+        let now = Instant::now();
+        Self {
+            address,
+            client,
+            backend,
+            up: one_way(up, up_ended),
+            down: one_way(down, down_ended),
+            last_byte: now,
+            idle_timeout,
+            end: now + left,
         }
     }
+
+    /// Relays both directions until both streams have ended, one fails, neither side has taken a byte for the idle
+    /// timeout, or a successor of this process has the connection.
+    pub(crate) async fn run(mut self, shared: &DispatcherShared) {
+        match self.relay(shared).await {
+            Stop::Complete | Stop::Passed => return,
+            Stop::Failed(error) => tracing::debug!(client = %self.address, %error, "passthrough connection cut"),
+            Stop::Lifetime => shared.metrics.count_given_up("lifetime"),
+        }
+        // A reset shows both ends that the stream is incomplete.
+        tcp::reset_on_close(&self.client);
+        tcp::reset_on_close(&self.backend);
+    }
+
+    async fn relay(&mut self, shared: &DispatcherShared) -> Stop {
+        let metrics = &shared.metrics;
+        let mut successors = Successors::of(shared);
+        let (mut idle, mut lifetime) = (Alarm::at(self.last_byte + self.idle_timeout), pin!(sleep_until(self.end)));
+        while !(self.up.has_ended && self.down.has_ended) {
+            let (written, total) = tokio::select! {
+                written = self.up.step(&self.client, &self.backend), if !self.up.has_ended => {
+                    (written, &metrics.bytes_to_backends)
+                }
+                written = self.down.step(&self.backend, &self.client), if !self.down.has_ended => {
+                    (written, &metrics.bytes_to_clients)
+                }
+                () = idle.ring(self.last_byte + self.idle_timeout) => {
+                    return Stop::Failed(io::ErrorKind::TimedOut.into());
+                }
+                () = lifetime.as_mut() => return Stop::Lifetime,
+                to = successors.next() => {
+                    if self.pass_on(to).await {
+                        return Stop::Passed;
+                    }
+                    continue;
+                }
+            };
+            match written {
+                Ok(written) if written == Written::default() => {}
+                Ok(written) => {
+                    self.last_byte = Instant::now();
+                    total.inc_by(written.bytes as u64);
+                    metrics.bytes_spliced.inc_by(written.spliced as u64);
+                }
+                Err(error) => return Stop::Failed(error),
+            }
+        }
+        Stop::Complete
+    }
+
+    /// Passes the connection to a successor of this process. Returns whether the successor has it.
+    async fn pass_on(&mut self, to: ToSuccessor) -> bool {
+        let (Ok(up), Ok(down)) = (self.up.direction.snapshot(), self.down.direction.snapshot()) else { return false };
+        let passed = PassthroughSnapshot {
+            address: self.address,
+            up,
+            down,
+            have_ended: [self.up.has_ended, self.down.has_ended],
+            idle_timeout: self.idle_timeout,
+            left: self.end.saturating_duration_since(Instant::now()),
+        };
+        pass_on(to, &Passed::Passthrough(Box::new(passed)), &[&self.client, &self.backend]).await
+    }
 }
 
-/// Relays one stream to its end, and calls `count` for each write. `direction` holds bytes that wait from the start.
-async fn one_way(
-    from: &TcpStream,
-    to: &TcpStream,
-    mut direction: Direction,
-    count: impl Fn(Written),
-) -> io::Result<()> {
-    loop {
-        if direction.is_empty() {
-            from.readable().await?;
-            match direction.pass(from, to) {
-                Ok((0, _)) => {
-                    tcp::finish(to);
-                    return Ok(());
-                }
-                Ok((_, written)) => count(written),
-                Err(Broken::Reading(error) | Broken::Writing { error, .. })
-                    if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(Broken::Reading(error) | Broken::Writing { error, .. }) => return Err(error),
-            }
-        } else {
+impl OneWay {
+    /// Waits until a byte can pass, and passes what can. May be dropped and called again.
+    async fn step(&mut self, from: &TcpStream, to: &TcpStream) -> io::Result<Written> {
+        if !self.direction.is_empty() {
             to.writable().await?;
-            count(direction.write_to(to)?);
+            return self.direction.write_to(to);
+        }
+        from.readable().await?;
+        match self.direction.pass(from, to) {
+            Ok((0, written)) => {
+                tcp::finish(to);
+                self.has_ended = true;
+                Ok(written)
+            }
+            Ok((_, written)) => Ok(written),
+            Err(Broken::Reading(error) | Broken::Writing { error, .. })
+                if error.kind() == io::ErrorKind::WouldBlock =>
+            {
+                Ok(Written::default())
+            }
+            Err(Broken::Reading(error) | Broken::Writing { error, .. }) => Err(error),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use watari_mesh::{Mesh, SendError};
@@ -30,9 +29,7 @@ pub(crate) struct DispatcherShared {
     pub(crate) metrics: Metrics,
     /// Notified after each reload.
     pub(crate) reloaded: Notify,
-    /// The number of clients that have no agent or backend yet.
-    pub(crate) visits: Gauge,
-    /// Where clients without an agent or backend pass to a successor of this process.
+    /// Where clients without an agent, and those of backends, pass to a successor of this process.
     pub(crate) successor: watch::Sender<Option<ToSuccessor>>,
 }
 

@@ -164,10 +164,6 @@ impl Table {
         self.entries().keys().copied().collect()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries().is_empty()
-    }
-
     /// Asks these connections to pass to a successor of this process. One whose inbox is full can be asked again.
     pub(crate) fn pass_on(&self, ids: &[ConnectionId], to: &ToSuccessor) {
         let entries = self.entries();

@@ -4,6 +4,7 @@
 //! stands still here. This process gives it up only when the successor has confirmed that it has it, and goes on with
 //! it otherwise. The agents see that the dispatcher's link ends and comes up again. Legs stay.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use watari_relay::Snapshot;
 use watari_values::{ConnectionId, NodeName, StayReason, TlsInfo};
@@ -22,6 +23,7 @@ use watari_values::{ConnectionId, NodeName, StayReason, TlsInfo};
 use crate::clients::{Client, Presence};
 use crate::direction::WaitingBytes;
 use crate::listen::Visit;
+use crate::passthrough::PassthroughRelay;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
 
@@ -50,6 +52,7 @@ pub(crate) type ToSuccessor = mpsc::Sender<Passing>;
 pub(crate) enum Passed {
     Connection(Box<PassedConnection>),
     Client(PassedClient),
+    Passthrough(Box<PassthroughSnapshot>),
 }
 
 /// A connection with a relay. Its sockets: the client's, the owner's leg if `has_leg`, the prepared leg if
@@ -89,6 +92,19 @@ pub(crate) struct PassedClient {
     pub(crate) read_ahead: Vec<u8>,
 }
 
+/// A connection that is passed through to a backend. Its sockets: the client's and the backend's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PassthroughSnapshot {
+    pub(crate) address: SocketAddr,
+    pub(crate) up: WaitingBytes,
+    pub(crate) down: WaitingBytes,
+    /// Whether the end of each stream was passed on.
+    pub(crate) have_ended: [bool; 2],
+    pub(crate) idle_timeout: Duration,
+    /// What is left of its lifetime.
+    pub(crate) left: Duration,
+}
+
 /// The successor cannot go on with a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -121,7 +137,7 @@ impl Passing {
 /// Passes all connections to a successor. If it is dropped before [`PassingOn::finish`], this process goes on.
 pub struct PassingOn {
     shared: Arc<DispatcherShared>,
-    /// Clients without an agent. They pass by themselves.
+    /// Clients without an agent, and those of backends. They pass by themselves.
     clients: mpsc::Receiver<Passing>,
     /// Connections that were not asked yet.
     left: Vec<ConnectionId>,
@@ -159,7 +175,7 @@ impl PassingOn {
 
     /// Whether no connection is left that could pass.
     pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.shared.table.is_empty() && self.shared.visits.get() == 0
+        self.left.is_empty() && self.shared.metrics.connections.get() == 0
     }
 }
 
@@ -168,6 +184,29 @@ impl Drop for PassingOn {
         if !self.is_finished {
             self.shared.successor.send_replace(None);
         }
+    }
+}
+
+/// Waits for the successors of this process to which a connection may pass.
+pub(crate) struct Successors(watch::Receiver<Option<ToSuccessor>>);
+
+impl Successors {
+    /// Those from now on, and the present one.
+    pub(crate) fn of(shared: &DispatcherShared) -> Self {
+        let mut receiver = shared.successor.subscribe();
+        receiver.mark_changed();
+        Self(receiver)
+    }
+
+    /// Waits for the next one. The caller may drop the future, and call this again.
+    pub(crate) async fn next(&mut self) -> ToSuccessor {
+        while self.0.changed().await.is_ok() {
+            if let Some(to) = self.0.borrow_and_update().clone() {
+                return to;
+            }
+        }
+        // The dispatcher is gone.
+        pending().await
     }
 }
 
@@ -230,6 +269,15 @@ pub(crate) fn restore(
             Box::pin(async move {
                 shared.until_available(None).await;
                 visit.serve().await;
+            })
+        }
+        Ok(Passed::Passthrough(passed)) => {
+            let presence = Presence::restore(&shared.clients, passed.address.ip());
+            let relay = PassthroughRelay::restore(*passed, next()?, next()?);
+            let shared = shared.clone();
+            Box::pin(async move {
+                let _presence = presence;
+                relay.run(&shared).await;
             })
         }
         Err(_) => return Err(RestoreError::Form),

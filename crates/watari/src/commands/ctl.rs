@@ -115,7 +115,6 @@ enum What {
     ///
     /// For a dispatcher. The new process reads the configuration again, and gets the listeners and all connections.
     /// The command ends when it has them. If the new process cannot start, nothing changes, and the exit status is 1.
-    /// Connections that are passed through to backends stay in the previous process until they end.
     #[command(
         after_help = "Examples:\n  watari ctl upgrade\n  watari ctl --admin d1.sock upgrade --program /opt/watari/bin/watari"
     )]

@@ -64,6 +64,29 @@ fn connect(cluster: &Cluster) -> (SocketAddr, TcpStream) {
     (stream.local_addr().unwrap(), stream)
 }
 
+/// The dispatcher is upgraded while the client sends, and while it does not read the response.
+#[test]
+fn a_connection_goes_on_in_a_new_process() {
+    let backend = backend();
+    let cluster = start(&backend);
+    let (up, down) = (pattern(1, 0..3_000_000), pattern(2, 0..30_000_000));
+    let served = answer_one(&backend, down.clone());
+    let (_, mut client) = connect(&cluster);
+    let hello = hello("raw.test", 16_000);
+    client.write_all(&hello).unwrap();
+    let (first, second) = up.split_at(1_000_001);
+    client.write_all(first).unwrap();
+    cluster.dispatcher().upgrade(None).unwrap();
+    client.write_all(second).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    // The response has begun, and is longer than all buffers on its way.
+    client.peek(&mut [0]).unwrap();
+    cluster.dispatcher().upgrade(None).unwrap();
+    assert!(listen(&mut client) == down);
+    assert!(served.join().unwrap().1 == [hello, up].concat());
+    cluster.wait_until_idle();
+}
+
 #[test]
 fn a_name_goes_to_its_backend_byte_by_byte() {
     let backend = backend();
