@@ -206,7 +206,8 @@ impl Candidate {
             }
             Self::Haproxy => {
                 let mut haproxy = haproxy_of_tls(site, clients)?;
-                let visitors = Visitors::connect(opener, &haproxy.server, idle, downloads)?;
+                // It has no files here.
+                let visitors = Visitors::connect(opener, &haproxy.server, idle + downloads, 0)?;
                 visitors.during(UPGRADE_END_MAX, || haproxy.replace())
             }
             Self::Nginx => {
@@ -283,7 +284,7 @@ impl Visitors {
     ) -> Result<Outcome, Failure> {
         let over = AtomicBool::new(false);
         let (outcome, cut) = scope(|scope| {
-            let part = self.downloads.len().div_ceil(THREADS);
+            let part = self.downloads.len().div_ceil(THREADS).max(1);
             let readers: Vec<_> =
                 self.downloads.chunks_mut(part).map(|part| scope.spawn(|| Download::read_all(part, &over))).collect();
             let outcome = during(&mut self.idle, Vec::new(), end_max, replace);

@@ -276,6 +276,7 @@ Memory, bursts and drains:
   during and after the drain.
 * An *upgrade in place* replaces a dispatcher by a new process of the same host (`watari ctl upgrade`), as `HAProxy` and
   nginx are replaced. Time counts from the order. An old process that has not ended after 10 s counts as 10 s.
+  `HAProxy` serves no files here, and has idle connections in place of the downloads.
 
 Sessions:
 
