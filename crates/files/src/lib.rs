@@ -28,7 +28,7 @@ use std::time::{Instant, SystemTime};
 
 use http::header::RANGE;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Response};
 use watari_body::Body;
 
 pub use crate::metrics::Metrics;
@@ -58,10 +58,9 @@ impl Files {
         Ok(Self { root: Root::open(root)?, small: SmallFiles::new(), metrics })
     }
 
-    /// Answers a request. Drops its body unread.
-    pub async fn respond<B>(&self, request: Request<B>) -> Response<Body> {
-        let (head, _) = request.into_parts();
-        let response = match self.answer(&head).await {
+    /// Answers a request with this head. Does not need its body.
+    pub async fn respond(&self, head: &Parts) -> Response<Body> {
+        let response = match self.answer(head).await {
             Ok(response) => response,
             Err(refusal) => {
                 log(&refusal, head.uri.path());

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prometheus_client::registry::Registry;
@@ -47,7 +48,7 @@ impl Site {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        Answer::read(self.files.respond(request.body(()).unwrap()).await).await
+        Answer::read(self.files.respond(&request.body(()).unwrap().into_parts().0).await).await
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -288,9 +289,9 @@ async fn requests_are_counted_by_status() {
 /// Requests `path` over a connection of `version`.
 async fn fetch(files: Arc<Files>, version: Version, path: &str) -> Result<Bytes, hyper::Error> {
     let (ours, theirs) = tokio::io::duplex(16 * 1024);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let files = Arc::clone(&files);
-        async move { Ok::<_, Infallible>(files.respond(request).await) }
+        async move { Ok::<_, Infallible>(files.respond(&request.into_parts().0).await) }
     });
     let (ours, theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
     let request = Request::get(format!("https://example.org{path}")).body(Empty::<Bytes>::new()).unwrap();

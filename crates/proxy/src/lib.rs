@@ -19,7 +19,7 @@
 //! * If a client sends `Expect: 100-continue`, it gets 100 (Continue) when its origin is ready to take the body. An
 //!   origin can refuse before that.
 //!
-//! * Other informational responses (103) go to the request's [`OnInformational`], if it has one.
+//! * Other informational responses (103) go to the request's [`watari_body::OnInformational`], if it has one.
 //!
 //! Not forwarded: `CONNECT` and `TRACE`.
 //!
@@ -82,6 +82,5 @@ pub use crate::route::rules::{HeaderRules, InvalidRule, Rules};
 pub use crate::route::sticky::{InvalidSticky, Sticky};
 pub use crate::route::template::{InvalidTemplate, Template};
 pub use crate::transport::connect::{HttpVersion, InvalidTransport, Transport};
-pub use crate::transport::informational::OnInformational;
 pub use crate::transport::tls::OriginTls;
 pub use crate::transport::tunnel::{Tunnel, TunnelBroken, TunnelRelay};

@@ -14,12 +14,13 @@ pub(crate) mod response_body;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use http::{HeaderMap, Request, Response};
+use http::request::Parts;
+use http::{HeaderMap, Response};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use watari_admission::QueueSettings;
 use watari_balance::Outliers;
-use watari_body::Body;
+use watari_body::BoxedRequest;
 use watari_handover::TransferConditions;
 use watari_handover::governor::{OriginId, OriginView, Settings};
 
@@ -39,7 +40,7 @@ use crate::pool::response_body::ResponseBody;
 use crate::route::policy::Balance;
 use crate::route::sticky::{Stickiness, Sticky};
 use crate::transport::connect::{InvalidTransport, Transport};
-use crate::transport::request::Repeatable;
+use crate::transport::request;
 use crate::transport::upload::Upload;
 
 /// The configuration of a pool.
@@ -120,8 +121,8 @@ pub(crate) struct Pool {
 pub(crate) struct Answer {
     pub(crate) response: Response<ResponseBody>,
     pub(crate) origin: OriginId,
-    /// The request, if it can be repeated.
-    pub(crate) again: Option<Repeatable>,
+    /// The head of the request, if it can be repeated.
+    pub(crate) again: Option<Box<Parts>>,
 }
 
 impl Pool {
@@ -191,25 +192,27 @@ impl Pool {
     /// Sends `request` to an origin, and to others if the retry rules allow it.
     pub(crate) async fn forward(
         &self,
-        mut request: Box<Request<Body>>,
+        mut request: BoxedRequest,
         upload: Option<&Upload>,
         client: &Client,
         trace: &RequestTrace,
     ) -> Result<Answer, Failure> {
-        let again = if upload.is_none() { Repeatable::of(&request) } else { None };
-        let wanted = self.wanted(request.headers());
-        let mut tries = self.choice.tries(&self.origins, wanted, &request, client);
+        let is_repeatable = request::is_repeatable(&request.head, upload);
+        let wanted = self.wanted(&request.head.headers);
+        let mut now = Instant::now();
+        let mut tries = self.choice.tries(&self.origins, wanted, &request.head, client, now);
         let mut failure = Failure::NoOrigin;
-        while let Some(index) = tries.next() {
+        while let Some(index) = tries.next(now) {
             trace.tries(&self.origins[index].address);
-            let outcome = self.origins[index].exchange(request, upload, again.as_ref(), client).await;
-            match tries.judge(outcome, again.as_ref()) {
-                AfterAttempt::Again(same, why) => (request, failure) = (same, why),
+            let outcome = self.origins[index].exchange(&mut request, upload, client).await;
+            match tries.judge(outcome, is_repeatable) {
+                AfterAttempt::Again(why) => (failure, now) = (why, Instant::now()),
                 AfterAttempt::End(ended) => {
                     let mut response = ended?;
                     if wanted != Some(index) {
                         self.set_cookie(response.headers_mut(), index);
                     }
+                    let again = is_repeatable.then_some(request.head);
                     return Ok(Answer { response, origin: origin_id(index), again });
                 }
             }

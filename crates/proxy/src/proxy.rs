@@ -3,12 +3,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response};
-use watari_body::{Body, BoxError};
+use http::{Method, Response};
+use http_body::Body as _;
+use watari_body::{Body, BoxedRequest};
 
 use crate::admit::clients::Clients;
 use crate::admit::forwarded::TrustedProxies;
@@ -137,15 +137,20 @@ impl Proxy {
     /// the reason.
     ///
     /// Dropping the future, or the response's body, cancels the exchange and closes its connection.
-    pub async fn respond<B>(&self, request: Request<B>, client: &Client) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (accepted, is_head) = (self.shape.accepted(&request), request.method() == Method::HEAD);
-        let uri = request.uri().clone();
+    pub fn respond(
+        &self,
+        request: impl Into<BoxedRequest>,
+        client: &Client,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        self.respond_to(request.into(), client)
+    }
+
+    async fn respond_to(&self, request: BoxedRequest, client: &Client) -> Response<Body> {
+        let head = &request.head;
+        let (accepted, is_head) = (self.shape.accepted(head), head.method == Method::HEAD);
+        let uri = head.uri.clone();
         let trace = Arc::default();
-        let record = self.access_log.as_ref().map(|log| log.begin(&request, client, &trace));
+        let record = self.access_log.as_ref().map(|log| log.begin(head, client, &trace));
         let mut kept = RequestGuards { record, ..RequestGuards::default() };
         let context = RequestContext { client, path: uri.path(), trace: &trace };
         let response = self.forward(request, context, &mut kept).await;
@@ -163,20 +168,16 @@ impl Proxy {
 
     /// The response of the route that matches the request. Values that must live until the request has ended are put
     /// into `kept`.
-    async fn forward<B>(
+    async fn forward(
         &self,
-        request: Request<B>,
+        mut request: BoxedRequest,
         context: RequestContext<'_>,
         kept: &mut RequestGuards,
-    ) -> Result<Response<Body>, Failure>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (mut head, body) = request.into_parts();
+    ) -> Result<Response<Body>, Failure> {
+        let head = &mut *request.head;
         let client = context.client;
         let claims = self.trusted.claims(&head.headers, client);
-        let host = request::rewrite(&mut head, !body.is_end_stream(), client)?;
+        let host = request::rewrite(head, !request.body.is_end_stream(), client)?;
         if let Some(claims) = claims {
             claims.precede(&mut head.headers);
         }
@@ -189,24 +190,19 @@ impl Proxy {
         let route = self.routes.find(name, &path).map_err(Failure::NoRoute)?;
         route.rules.apply_to_request(&mut head.headers, facts);
         let matched = Matched { route, host: name, path: &path, facts };
-        let response = self.ask(matched, head, body, context.trace, kept).await;
+        let response = self.ask(matched, request, context.trace, kept).await;
         let mut response = response.unwrap_or_else(|failure| self.failed(&failure, context));
         route.rules.response.apply(response.headers_mut(), facts);
         Ok(response)
     }
 
-    async fn ask<B>(
+    async fn ask(
         &self,
         Matched { route, host, path, facts }: Matched<'_>,
-        mut head: Parts,
-        body: B,
+        mut request: BoxedRequest,
         trace: &Arc<RequestTrace>,
         kept: &mut RequestGuards,
-    ) -> Result<Response<Body>, Failure>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<Response<Body>, Failure> {
         let client = facts.client;
         if !route.access.admits(client.address().ip()) {
             return Err(Failure::NotAllowed);
@@ -216,12 +212,13 @@ impl Proxy {
             Destination::Refused(refusal) => return Err(Failure::Refused(*refusal)),
             Destination::Redirect(redirect) => return Ok(redirect.response(facts)),
         };
-        let (body, upload) = RequestBody::wrap(self.clients.bound(body)?, head.headers.contains_key(EXPECT));
-        if let Some(answer) = self.ask_authority(route, &mut head, client).await? {
+        let (body, upload) =
+            RequestBody::wrap(self.clients.bound(request.body)?, request.head.headers.contains_key(EXPECT));
+        request.body = body;
+        if let Some(answer) = self.ask_authority(route, &mut request.head, client).await? {
             return Ok(self.shape.answer(answer));
         }
         kept.place = transfers.pool().enter(host, path, self.clients.network(client)).await?;
-        let request = Box::new(Request::from_parts(head, body));
         let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
         Ok(self.shape.answer(response))
     }

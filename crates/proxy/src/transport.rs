@@ -6,7 +6,6 @@ pub(crate) mod connect;
 pub(crate) mod connections;
 pub(crate) mod content;
 pub(crate) mod http1;
-pub(crate) mod informational;
 pub(crate) mod relay;
 pub(crate) mod request;
 pub(crate) mod tls;

@@ -73,13 +73,12 @@ async fn drive(
     let client = client(about);
     let stalls = Arc::<Stalls>::default();
     let service = service_fn(|mut request: Request<Incoming>| {
-        let (requests, client, stalls, stream) =
-            (http.requests.clone(), client.clone(), stalls.clone(), streams.begin());
-        let (gate, end) = (gate.clone(), end.clone());
+        let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
+        let request = request.map(|body| Lingering::new(Content::new(body, &end)));
+        let received = http.requests.receive(request, &stalls, None);
+        let (requests, client, gate, stream) = (http.requests.clone(), client.clone(), gate.clone(), streams.begin());
         async move {
-            let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
-            let request = request.map(|body| Lingering::new(Content::new(body, &end)));
-            let Answer { response, tunnel } = requests.answer(request, &client, &stalls, gate).await;
+            let Answer { response, tunnel } = requests.answer(received, &client, gate).await;
             Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
                 (Some(tunnel), Some(upgrading)) => tunnel.follow(body, stream, upgrading),
                 _ => stream.keep(body),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt as _, Empty};
-use watari_body::{Body, BoxError, Departure};
+use http_body_util::BodyExt as _;
+use watari_body::{Body, BoxError, BoxedRequest, Departure, OnInformational};
 use watari_connection::{CannotResume, Resume};
 use watari_http1::Refused;
 use watari_proxy::Client;
@@ -43,24 +43,31 @@ impl Requests {
         Self { settings, metrics, slots, transfers }
     }
 
-    /// Answers one request that passes the `gate`, if a request slot is free. The slot is taken until the response's
-    /// body, or the tunnel that follows it, is dropped. `stalls` is notified if the client does not take the response
-    /// or does not send the request.
-    pub(crate) async fn answer<B>(
+    /// A request of a client, as it is answered. `stalls` is notified if the client does not take the response or does
+    /// not send the request.
+    pub(crate) fn receive<B>(
         &self,
         request: Request<B>,
-        client: &Client,
         stalls: &Arc<Stalls>,
-        gate: Gate,
-    ) -> Answer
+        on_informational: Option<OnInformational>,
+    ) -> Received
     where
         B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        self.metrics.requests.inc();
         let exchange = Exchange::on(stalls);
-        let is_head = request.method() == Method::HEAD;
-        let (response, slot) = self.respond(request, client, &exchange, gate).await;
+        let mut request = BoxedRequest::from(request.map(|body| self.transfers.receive(body, &exchange)));
+        request.on_informational = on_informational;
+        Received { request, exchange }
+    }
+
+    /// Answers one request that passes the `gate`, if a request slot is free. The slot is taken until the response's
+    /// body, or the tunnel that follows it, is dropped.
+    pub(crate) async fn answer(&self, received: Received, client: &Client, gate: Gate) -> Answer {
+        self.metrics.requests.inc();
+        let Received { request, exchange } = received;
+        let is_head = request.head.method == Method::HEAD;
+        let (response, slot) = self.respond(request, client, gate).await;
         let mut response = if is_head { watari_body::without_content(response) } else { response };
         let (tunnel, slot) = match (watari_proxy::Tunnel::take(&mut response), slot) {
             (Some(origin), Some(slot)) => (Some(Box::new(self.tunnel(origin, slot))), None),
@@ -83,7 +90,7 @@ impl Requests {
         resume: &Resume,
         client: &Client,
     ) -> Result<GuardedResponse, PrepareRefusal> {
-        let request = resume.request().map_err(refusal_of)?.map(|()| Empty::<Bytes>::new());
+        let request = BoxedRequest::without_content(resume.request().map_err(refusal_of)?.into_parts().0);
         let slot = self.slots.take().ok_or(PrepareRefusal::Full)?;
         let site = self.settings.get().site.clone();
         let mut response = site.respond(request, client).await;
@@ -118,21 +125,11 @@ impl Requests {
     }
 
     /// The response, and the request slot that it takes. A refusal takes none.
-    async fn respond<B>(
-        &self,
-        request: Request<B>,
-        client: &Client,
-        exchange: &Arc<Exchange>,
-        gate: Gate,
-    ) -> (Response<Body>, Option<Slot>)
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    async fn respond(&self, mut request: BoxedRequest, client: &Client, gate: Gate) -> (Response<Body>, Option<Slot>) {
         let settings = self.settings.get();
         // `http1` has checked the others.
-        if request.version() > Version::HTTP_11
-            && let Err(irregular) = strict::check(&request, &settings.limits)
+        if request.head.version > Version::HTTP_11
+            && let Err(irregular) = strict::check(&request.head, &settings.limits)
         {
             tracing::info!(client = %client.address(), cause = %irregular, "request refused");
             return (irregular.response(), None);
@@ -142,8 +139,9 @@ impl Requests {
             self.metrics.requests_refused.inc();
             return (too_many_requests(), None);
         };
-        let Some(request) = gate.admit(request).await else { return (too_early(), None) };
-        let request = request.map(|body| self.transfers.receive(body, exchange));
+        if !gate.admits(&mut request).await {
+            return (too_early(), None);
+        }
         (settings.site.respond(request, client).await, Some(slot))
     }
 
@@ -192,6 +190,12 @@ impl GuardedResponse {
         let guards = ResponseGuards { _slot: Some(slot), departure: None, anchored: Some(stream) };
         Self(GuardedBody::new(body.boxed_unsync(), guards))
     }
+}
+
+/// A request, and what it shares with its response.
+pub(crate) struct Received {
+    request: BoxedRequest,
+    exchange: Arc<Exchange>,
 }
 
 pub(crate) struct Answer {

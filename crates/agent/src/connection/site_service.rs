@@ -6,10 +6,11 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::io::AsyncWriteExt as _;
+use watari_body::OnInformational;
 use watari_connection::leaving::{InResponse, InResponseRest};
 use watari_connection::{Content, Interim, Responding, Service};
 use watari_http1::{Refused, Server};
-use watari_proxy::{Client, OnInformational};
+use watari_proxy::Client;
 use watari_values::SecretBytes;
 use watari_wire::{AnchoredState, ResponseRest};
 
@@ -150,16 +151,16 @@ impl Service for SiteService {
     type Body = ResponseBody;
     type Answering = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
-    fn answer(&mut self, mut request: Request<Content>, interim: &mut Interim) -> Self::Answering {
-        if self.requests.has_origins() {
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
+        let on_informational = self.requests.has_origins().then(|| {
             let sender = interim.sender();
-            let on_informational = OnInformational::new(move |status, fields| sender.send(status, fields));
-            request.extensions_mut().insert(on_informational);
-        }
-        let (requests, client, stalls) = (self.requests.clone(), self.client.clone(), self.stalls.clone());
+            OnInformational::new(move |status, fields| sender.send(status, fields))
+        });
+        let received = self.requests.receive(request, &self.stalls, on_informational);
+        let (requests, client) = (self.requests.clone(), self.client.clone());
         let (gate, agreed) = (self.gate.clone(), self.agreed.clone());
         Box::pin(async move {
-            let answer = requests.answer(request, &client, &stalls, gate).await;
+            let answer = requests.answer(received, &client, gate).await;
             agreed.set(answer.tunnel);
             answer.response
         })

@@ -17,8 +17,9 @@
 //! | drops `:scheme` if there is no `:authority` | not visible, and not forwarded |
 
 use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use watari_body::Body;
 
 use crate::settings::limits::Limits;
@@ -54,11 +55,11 @@ pub(crate) enum Irregular {
 }
 
 /// Checks whether an HTTP/2 request may be answered.
-pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irregular> {
-    check_size(request.uri(), request.headers(), limits)?;
-    check_method(request.method())?;
-    check_asterisk(request.method(), request.uri())?;
-    check_scheme(request.uri())?;
+pub(crate) fn check(request: &Parts, limits: &Limits) -> Result<(), Irregular> {
+    check_size(&request.uri, &request.headers, limits)?;
+    check_method(&request.method)?;
+    check_asterisk(&request.method, &request.uri)?;
+    check_scheme(&request.uri)?;
     check_authority_and_path(request)
 }
 
@@ -104,17 +105,17 @@ fn check_scheme(target: &Uri) -> Result<(), Irregular> {
 }
 
 /// RFC 9113, section 8.3.1.
-fn check_authority_and_path<B>(request: &Request<B>) -> Result<(), Irregular> {
-    let target = request.uri();
+fn check_authority_and_path(request: &Parts) -> Result<(), Irregular> {
+    let target = &request.uri;
     let path = target.path_and_query().map_or("", |path| path.as_str());
     // CONNECT has no path, unless it is an extended one (RFC 8441, section 4).
-    if !(path.starts_with('/') || path == "*" || (path.is_empty() && *request.method() == Method::CONNECT)) {
+    if !(path.starts_with('/') || path == "*" || (path.is_empty() && request.method == Method::CONNECT)) {
         return Err(Irregular::Target);
     }
     if target.authority().is_some_and(|authority| !has_plain_host(authority)) {
         return Err(Irregular::Host);
     }
-    let mut hosts = request.headers().get_all(HOST).iter();
+    let mut hosts = request.headers.get_all(HOST).iter();
     if let Some(host) = hosts.next() {
         let host = Authority::try_from(host.as_bytes()).map_err(|_| Irregular::Host)?;
         let is_other = target.authority().is_some_and(|authority| *authority != host);
@@ -122,7 +123,7 @@ fn check_authority_and_path<B>(request: &Request<B>) -> Result<(), Irregular> {
             return Err(Irregular::Host);
         }
     }
-    let lengths = request.headers().get_all(CONTENT_LENGTH).iter();
+    let lengths = request.headers.get_all(CONTENT_LENGTH).iter();
     if lengths.into_iter().any(HeaderValue::is_empty) { Err(Irregular::Length) } else { Ok(()) }
 }
 
@@ -138,7 +139,7 @@ fn has_plain_host(authority: &Authority) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::Version;
+    use http::{Request, Version};
 
     use super::*;
 
@@ -147,7 +148,7 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap(), &Limits::default())
+        check(&request.body(()).unwrap().into_parts().0, &Limits::default())
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         let sized = |target: &str, fields: &[&str]| {
             let request = Request::get(target).version(Version::HTTP_2);
             let request = fields.iter().fold(request, |request, name| request.header(*name, "a"));
-            check(&request.body(()).unwrap(), &limits)
+            check(&request.body(()).unwrap().into_parts().0, &limits)
         };
         for (target, fields, expected) in [
             ("https://any.host/1?345", &["a", "b", "c"][..], Ok(())),
@@ -189,7 +190,11 @@ mod tests {
             ("GET", Uri::from_static("ftp://a/"), Err(Irregular::Scheme)),
         ] {
             let request = Request::builder().method(method).uri(target.clone()).version(Version::HTTP_2);
-            assert_eq!(check(&request.body(()).unwrap(), &Limits::default()), expected, "{method} {target:?}");
+            assert_eq!(
+                check(&request.body(()).unwrap().into_parts().0, &Limits::default()),
+                expected,
+                "{method} {target:?}"
+            );
         }
     }
 

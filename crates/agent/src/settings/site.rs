@@ -1,12 +1,10 @@
 //! The content that an agent serves.
 
-use std::pin::pin;
-
 use bytes::Bytes;
 use http::header::EXPECT;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use watari_body::{Body, BoxError};
+use watari_body::{Body, BoxError, BoxedRequest};
 use watari_files::Files;
 use watari_proxy::{Client, Proxy, ReopenError};
 
@@ -47,17 +45,14 @@ impl Site {
         }
     }
 
-    pub(crate) async fn respond<B>(&self, request: Request<B>, client: &Client) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    pub(crate) async fn respond(&self, mut request: BoxedRequest, client: &Client) -> Response<Body> {
         match self {
-            Self::Files(files) => match without_content(request).await {
-                Ok(request) => files.respond(request).await,
+            Self::Files(files) => match read_content(&mut request).await {
+                Ok(()) => files.respond(&request.head).await,
                 Err(_) => refusal(StatusCode::BAD_REQUEST, "The request is incomplete.\n"),
             },
-            Self::Proxy(proxy) => proxy.respond(request, client).await,
+            // Boxed: this large future would be copied at each level, also for files.
+            Self::Proxy(proxy) => Box::pin(proxy.respond(request, client)).await,
         }
     }
 }
@@ -67,19 +62,14 @@ const UNWANTED_LEN_MAX: usize = 64 * 1024;
 
 /// Reads the content of a request for a file to its end, up to a limit. So an error in it is found before the answer,
 /// and the connection can continue. A request with `Expect` is answered without reading.
-async fn without_content<B>(request: Request<B>) -> Result<Request<()>, B::Error>
-where
-    B: http_body::Body<Data = Bytes>,
-{
-    let (head, body) = request.into_parts();
-    let mut body = pin!(body);
-    let mut left = if head.headers.contains_key(EXPECT) { 0 } else { UNWANTED_LEN_MAX };
+async fn read_content(request: &mut BoxedRequest) -> Result<(), BoxError> {
+    let mut left = if request.head.headers.contains_key(EXPECT) { 0 } else { UNWANTED_LEN_MAX };
     while left > 0
-        && let Some(frame) = body.frame().await
+        && let Some(frame) = request.body.frame().await
     {
         left = left.saturating_sub(frame?.data_ref().map_or(0, Bytes::len));
     }
-    Ok(Request::from_parts(head, ()))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -88,21 +78,24 @@ mod tests {
 
     use std::collections::VecDeque;
     use std::pin::Pin;
+    use std::sync::{Arc, Mutex};
     use std::task::{Context, Poll};
 
+    use http::Request;
     use http_body::Frame;
 
     use super::*;
 
     /// A body with pieces of these lengths. The last may be an error.
-    struct Pieces(VecDeque<Result<usize, &'static str>>);
+    #[derive(Clone)]
+    struct Pieces(Arc<Mutex<VecDeque<Result<usize, &'static str>>>>);
 
-    impl http_body::Body for &mut Pieces {
+    impl http_body::Body for Pieces {
         type Data = Bytes;
         type Error = &'static str;
 
         fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-            let piece = self.get_mut().0.pop_front();
+            let piece = self.0.lock().unwrap().pop_front();
             Poll::Ready(piece.map(|piece| piece.map(|len| Frame::data(vec![0; len].into()))))
         }
     }
@@ -111,17 +104,18 @@ mod tests {
     async fn left(
         request: http::request::Builder,
         pieces: impl Into<VecDeque<Result<usize, &'static str>>>,
-    ) -> Result<usize, &'static str> {
-        let mut pieces = Pieces(pieces.into());
-        without_content(request.body(&mut pieces).unwrap()).await?;
-        Ok(pieces.0.len())
+    ) -> Result<usize, String> {
+        let pieces = Pieces(Arc::new(Mutex::new(pieces.into())));
+        let mut request = request.body(pieces.clone()).unwrap().into();
+        read_content(&mut request).await.map_err(|error| error.to_string())?;
+        Ok(pieces.0.lock().unwrap().len())
     }
 
     #[tokio::test]
     async fn content_that_nobody_wants_is_read_up_to_a_bound() {
         assert_eq!(left(Request::get("/"), []).await, Ok(0));
         assert_eq!(left(Request::get("/"), [Ok(1), Ok(10_000)]).await, Ok(0));
-        assert_eq!(left(Request::get("/"), [Ok(1), Err("cut")]).await, Err("cut"));
+        assert_eq!(left(Request::get("/"), [Ok(1), Err("cut")]).await, Err("cut".to_owned()));
         assert_eq!(left(Request::get("/"), [Ok(UNWANTED_LEN_MAX - 1), Ok(1), Ok(1)]).await, Ok(1));
         assert_eq!(left(Request::get("/"), [Ok(1 << 20), Ok(1)]).await, Ok(1));
         assert_eq!(left(Request::put("/").header("expect", "100-continue"), [Ok(1)]).await, Ok(1));

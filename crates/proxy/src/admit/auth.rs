@@ -15,14 +15,13 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
-use watari_body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use watari_body::{Body, BoxedRequest};
 
 use crate::exchange::address::OriginAddress;
 use crate::exchange::failure::Failure;
 use crate::exchange::fields;
 use crate::transport::connect::Transport;
-use crate::transport::request::Repeatable;
 
 /// How to ask the authority.
 #[derive(Debug, Clone)]
@@ -117,7 +116,7 @@ impl Auth {
     }
 
     /// The request to the authority about the request with this head.
-    pub(crate) fn question(&self, head: &Parts) -> Result<Repeatable, Failure> {
+    pub(crate) fn question(&self, head: &Parts) -> Result<BoxedRequest, Failure> {
         let mut headers = head.headers.clone();
         for name in &NOT_ASKED {
             headers.remove(name);
@@ -128,7 +127,9 @@ impl Auth {
             let value = HeaderValue::from_str(value).map_err(|_| Failure::BadRequest("invalid target"))?;
             headers.insert(name.clone(), value);
         }
-        Ok(Repeatable { method: Method::GET, uri: Uri::from(self.target.clone()), headers })
+        let (mut question, ()) = Request::new(()).into_parts();
+        (question.uri, question.headers) = (Uri::from(self.target.clone()), headers);
+        Ok(BoxedRequest::without_content(question))
     }
 
     /// Decides by the authority's response. If the request with this head may proceed, copies fields into the head, and

@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Mutex, PoisonError};
 
+use http_body::Body as _;
 use http_body_util::Limited;
 use tokio::time::Instant;
 use watari_admission::{Concurrency, InProgress, RateLimit, Rates};
 use watari_balance::ClientPrefix;
+use watari_body::Body;
 
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
@@ -73,7 +75,7 @@ impl Clients {
     }
 
     /// Limits the body of a request. The body fails if it is too long and does not announce that.
-    pub(crate) fn bound<B: http_body::Body>(&self, body: B) -> Result<Limited<B>, Failure> {
+    pub(crate) fn bound(&self, body: Body) -> Result<Limited<Body>, Failure> {
         let max = self.limits.body_bytes_max.map_or(u64::MAX, NonZeroU64::get);
         if body.size_hint().lower() > max {
             return Err(Failure::UploadTooLong);

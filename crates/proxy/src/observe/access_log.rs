@@ -17,7 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::header::{HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, HeaderName, Request, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, StatusCode};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::exchange::address::OriginAddress;
@@ -106,16 +107,16 @@ impl AccessLog {
     }
 
     /// The record of a request that has just arrived.
-    pub(crate) fn begin<B>(&self, request: &Request<B>, client: &Client, trace: &Arc<RequestTrace>) -> Record {
+    pub(crate) fn begin(&self, request: &Parts, client: &Client, trace: &Arc<RequestTrace>) -> Record {
         let line = Line {
             client: client.address().ip().to_canonical(),
             time: SystemTime::now(),
-            method: request.method().clone(),
-            target: cut(request.uri().path_and_query().map_or("/", |target| target.as_str()).as_bytes()),
+            method: request.method.clone(),
+            target: cut(request.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes()),
             host: host(request),
-            version: request.version(),
-            referer: field(request.headers(), &REFERER),
-            user_agent: field(request.headers(), &USER_AGENT),
+            version: request.version,
+            referer: field(&request.headers, &REFERER),
+            user_agent: field(&request.headers, &USER_AGENT),
             status: None,
             bytes: 0,
             duration: Duration::ZERO,
@@ -236,9 +237,9 @@ fn append(path: &Path) -> io::Result<File> {
 }
 
 /// The host of the request, from its target or its `Host` field.
-fn host<B>(request: &Request<B>) -> Box<[u8]> {
-    let target = request.uri().authority().map(|authority| cut(authority.as_str().as_bytes()));
-    target.or_else(|| field(request.headers(), &HOST)).unwrap_or_default()
+fn host(request: &Parts) -> Box<[u8]> {
+    let target = request.uri.authority().map(|authority| cut(authority.as_str().as_bytes()));
+    target.or_else(|| field(&request.headers, &HOST)).unwrap_or_default()
 }
 
 fn field(headers: &HeaderMap, name: &HeaderName) -> Option<Box<[u8]>> {

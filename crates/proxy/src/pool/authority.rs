@@ -7,7 +7,7 @@ use http::Response;
 use http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
-use watari_body::{Body, empty};
+use watari_body::{Body, BoxedRequest, empty};
 
 use crate::admit::auth::{Auth, AuthConfig};
 use crate::exchange::client::Client;
@@ -18,7 +18,6 @@ use crate::pool::origin::{Origin, Outcome};
 use crate::pool::response_body::ResponseBody;
 use crate::pool::{PoolConfig, origins};
 use crate::transport::connect::InvalidTransport;
-use crate::transport::request::Repeatable;
 
 /// An authority, and the connections to it.
 #[derive(Debug)]
@@ -46,22 +45,22 @@ impl Authority {
     /// Asks whether the request with this head may proceed. If so, copies fields into the head, and returns `None`.
     /// Otherwise returns the client's response.
     pub(crate) async fn ask(&self, head: &mut Parts, client: &Client) -> Result<Option<Response<Body>>, Failure> {
-        let question = self.auth.question(head)?;
-        let answer = timeout(self.timeout, self.answer(&question, client)).await;
+        let mut question = self.auth.question(head)?;
+        let answer = timeout(self.timeout, self.answer(&mut question, client)).await;
         let answer = answer.map_err(|_| self.silent())??;
         self.auth.decide(answer, head)
     }
 
     /// The authority's response. If the request may proceed, reads and drops the body within the same timeout.
-    async fn answer(&self, question: &Repeatable, client: &Client) -> Result<Response<Body>, Failure> {
-        match self.origin.exchange(question.request(), None, Some(question), client).await {
+    async fn answer(&self, question: &mut BoxedRequest, client: &Client) -> Result<Response<Body>, Failure> {
+        match self.origin.exchange(question, None, client).await {
             Outcome::Answered(answer) if answer.status().is_success() => {
                 let (head, body) = answer.into_parts();
                 drain(body).await;
                 Ok(Response::from_parts(head, empty()))
             }
             Outcome::Answered(answer) => Ok(answer.map(ResponseBody::boxed)),
-            Outcome::Untouched(_, failure) | Outcome::Failed(failure) => Err(Failure::Auth(Box::new(failure))),
+            Outcome::Untouched(failure) | Outcome::Failed(failure) => Err(Failure::Auth(Box::new(failure))),
         }
     }
 

@@ -10,7 +10,7 @@ use http::{HeaderValue, Request};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use watari_balance::HealthThresholds;
-use watari_body::{Body, empty};
+use watari_body::{BoxedRequest, empty};
 
 use crate::pool::origin::Origin;
 use crate::transport::connect::Connected;
@@ -58,14 +58,14 @@ impl HttpCheck {
         Self { path, host: None, statuses: 200..=299 }
     }
 
-    fn request(&self, origin: &Origin) -> Request<Body> {
+    fn request(&self, origin: &Origin) -> BoxedRequest {
         let mut request = Request::new(empty());
         *request.uri_mut() = self.path.clone().into();
         let host = self.host.as_ref().map_or_else(|| origin.address.authority(), ToString::to_string);
         let host = HeaderValue::try_from(host).expect("an authority is printable ASCII");
         request.headers_mut().insert(HOST, host);
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("watari-check"));
-        request
+        request.into()
     }
 }
 
@@ -90,15 +90,15 @@ async fn run(origin: Arc<Origin>, check: Check) {
 async fn once(origin: &Origin, check: &Check) -> bool {
     let Ok(connected) = origin.open(None, false).await else { return false };
     let Some(http) = &check.http else { return true };
-    let request = http.request(origin);
+    let mut request = http.request(origin);
     let status = match connected {
         Connected::Http1(connection) => {
-            let Ok(mut exchange) = Exchange::new(connection, request, None) else { return false };
+            let Ok(mut exchange) = Exchange::new(connection, &mut request, None) else { return false };
             exchange.response().await.ok().map(|head| head.status)
         }
         Connected::Http2(mut sender, _) => {
-            let request = request::for_http2(request, origin.address.is_tls());
-            sender.send_request(request).await.ok().map(|response| response.status())
+            let head = request::for_http2(&request.head, origin.address.is_tls());
+            sender.send_request(Request::from_parts(head, request.body)).await.ok().map(|response| response.status())
         }
     };
     status.is_some_and(|status| http.statuses.contains(&status.as_u16()))

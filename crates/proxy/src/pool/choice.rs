@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{Request, Response};
+use http::Response;
+use http::request::Parts;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 use watari_balance::{Balancer, Candidate, OriginPolicy, RetryBudget};
-use watari_body::Body;
 
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
@@ -14,7 +14,6 @@ use crate::pool::health::Name;
 use crate::pool::origin::{Origin, Outcome};
 use crate::pool::response_body::ResponseBody;
 use crate::route::policy::{Balance, RetryOn};
-use crate::transport::request::Repeatable;
 
 /// The state for the selection.
 #[derive(Debug)]
@@ -43,12 +42,13 @@ impl Choice {
         &'a self,
         origins: &'a [Arc<Origin>],
         wanted: Option<usize>,
-        request: &Request<Body>,
+        request: &Parts,
         client: &Client,
+        now: Instant,
     ) -> Attempts<'a> {
         let is_by_key = self.balance.policy == OriginPolicy::Hash;
         let key = if is_by_key { self.balance.hash_key.of(request, client).into_owned() } else { Vec::new() };
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(now.into_std());
         Attempts { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
     }
 
@@ -87,15 +87,14 @@ pub(crate) struct Attempts<'a> {
 #[expect(clippy::large_enum_variant, reason = "nearly all values are responses")]
 pub(super) enum AfterAttempt {
     /// Try another origin. The failure is the result if there is none.
-    Again(Box<Request<Body>>, Failure),
+    Again(Failure),
     End(Result<Response<ResponseBody>, Failure>),
 }
 
 impl Attempts<'_> {
     /// Selects the next origin among those in the best state. Origins that are draining come late, and those that are
     /// down come last: if all are down, all are tried.
-    pub(crate) fn next(&mut self) -> Option<usize> {
-        let now = Instant::now();
+    pub(crate) fn next(&mut self, now: Instant) -> Option<usize> {
         self.passed.extend(self.picked.take());
         let left = self.origins.iter().enumerate().filter(|(index, _)| !self.passed.contains(index));
         let (mut best, mut candidates) = (None, Vec::new());
@@ -114,34 +113,29 @@ impl Attempts<'_> {
         self.picked
     }
 
-    /// Decides after `outcome`. `again` is the request, if it can be repeated.
-    pub(super) fn judge(&mut self, outcome: Outcome, again: Option<&Repeatable>) -> AfterAttempt {
+    /// Decides after `outcome`.
+    pub(super) fn judge(&mut self, outcome: Outcome, is_repeatable: bool) -> AfterAttempt {
         match outcome {
             // No origin was sent the request, so no attempt counts.
-            Outcome::Untouched(request, failure @ Failure::Saturated(_)) => AfterAttempt::Again(request, failure),
+            Outcome::Untouched(failure @ Failure::Saturated(_)) => AfterAttempt::Again(failure),
             outcome => {
                 self.asked += 1;
-                self.judge_asked(outcome, again)
+                self.judge_asked(outcome, is_repeatable)
             }
         }
     }
 
-    fn judge_asked(&self, outcome: Outcome, again: Option<&Repeatable>) -> AfterAttempt {
+    fn judge_asked(&self, outcome: Outcome, is_repeatable: bool) -> AfterAttempt {
         match outcome {
-            Outcome::Untouched(request, failure) if self.may_go_on() => AfterAttempt::Again(request, failure),
-            Outcome::Untouched(_, failure) => AfterAttempt::End(Err(failure)),
-            Outcome::Failed(failure) => match again {
-                Some(again) if failure.is_reset() && self.retries(Some(RetryOn::Reset)) => {
-                    AfterAttempt::Again(again.request(), failure)
-                }
-                _ => AfterAttempt::End(Err(failure)),
-            },
-            Outcome::Answered(response) => match again {
-                Some(again) if self.retries(RetryOn::of(response.status())) => {
-                    AfterAttempt::Again(again.request(), Failure::NoOrigin)
-                }
-                _ => AfterAttempt::End(Ok(response)),
-            },
+            Outcome::Untouched(failure) if self.may_go_on() => AfterAttempt::Again(failure),
+            Outcome::Failed(failure) if is_repeatable && failure.is_reset() && self.retries(Some(RetryOn::Reset)) => {
+                AfterAttempt::Again(failure)
+            }
+            Outcome::Answered(response) if is_repeatable && self.retries(RetryOn::of(response.status())) => {
+                AfterAttempt::Again(Failure::NoOrigin)
+            }
+            Outcome::Untouched(failure) | Outcome::Failed(failure) => AfterAttempt::End(Err(failure)),
+            Outcome::Answered(response) => AfterAttempt::End(Ok(response)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! One origin: its address, its health, its connections, and its responses.
 
 use std::io;
+use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,9 @@ use std::time::Duration;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{Request, Response, StatusCode, Version};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use watari_balance::{Candidate, ResponseAverage};
-use watari_body::Body;
+use watari_body::BoxedRequest;
 use watari_handover::governor::{Availability, OriginId, OriginView};
 
 use crate::exchange::address::OriginAddress;
@@ -29,7 +30,7 @@ use crate::transport::connect::{Connected, Connector, InvalidTransport, Transpor
 use crate::transport::connections::{Connection, Connections, Lease, Stream};
 use crate::transport::content::ResponseContent;
 use crate::transport::http1::{Exchange, Http1};
-use crate::transport::request::{self, Repeatable};
+use crate::transport::request;
 use crate::transport::tunnel::Tunnel;
 use crate::transport::upgrade::Upgrade;
 use crate::transport::upload::Upload;
@@ -54,7 +55,7 @@ pub(crate) enum Outcome {
     /// The head of the response has arrived.
     Answered(Response<ResponseBody>),
     /// The origin has not seen the request. Another one may get it.
-    Untouched(Box<Request<Body>>, Failure),
+    Untouched(Failure),
     /// The origin may have acted on the request.
     Failed(Failure),
 }
@@ -160,63 +161,60 @@ impl Origin {
     }
 
     /// Sends `request` and waits for the head of its response. `upload` is the progress of its body, if it has one.
-    /// `again` is the same request, if it can be repeated.
+    /// After [`Outcome::Untouched`], and if it can be repeated, the request is as before.
     pub(crate) async fn exchange(
         &self,
-        request: Box<Request<Body>>,
+        request: &mut BoxedRequest,
         upload: Option<&Upload>,
-        again: Option<&Repeatable>,
         client: &Client,
     ) -> Outcome {
         let Some(permit) = self.connections.permit() else {
-            return Outcome::Untouched(request, Failure::Saturated(self.address.clone()));
+            return Outcome::Untouched(Failure::Saturated(self.address.clone()));
         };
         let now = Instant::now();
         self.follow_name(now);
         let watch = self.health_of.watch(now.into_std());
-        let mut outcome = self.attempt(request, upload, again, client, permit).await;
+        let mut outcome = self.attempt(request, upload, client, permit, now).await;
         match &mut outcome {
             Outcome::Answered(response) => {
                 let status = response.status();
                 response.body_mut().watch(watch, status);
             }
-            Outcome::Untouched(_, failure) | Outcome::Failed(failure) => watch.ended(failure.outcome()),
+            Outcome::Untouched(failure) | Outcome::Failed(failure) => watch.ended(failure.outcome()),
         }
         outcome
     }
 
     async fn attempt(
         &self,
-        mut request: Box<Request<Body>>,
+        request: &mut BoxedRequest,
         upload: Option<&Upload>,
-        again: Option<&Repeatable>,
         client: &Client,
         permit: OwnedSemaphorePermit,
+        now: Instant,
     ) -> Outcome {
-        let upgrade = request.extensions().get::<Upgrade>().cloned();
+        let upgrade = request.head.extensions.get::<Upgrade>().cloned();
         // A switched connection cannot be used again, and an idle one may be closed at this moment. So an upgrade gets
         // a new connection.
-        let kept = if upgrade.is_none() { self.connections.take(Instant::now()) } else { None };
+        let kept = if upgrade.is_none() { self.connections.take(now) } else { None };
         if let Some(connection) = kept {
-            match self.send(connection, request, upload).await {
+            match self.send(connection, request, upload, now).await {
                 Sent::Answered(response) => return self.answered(response, self.lease(permit), None),
-                Sent::Unsent(unsent, _) => request = unsent,
-                Sent::Lost(error) => match again {
-                    // The origin closed the idle connection at the moment of the write.
-                    Some(again) if error.is_reset() => request = again.request(),
-                    _ => return Outcome::Failed(Failure::of_exchange(&self.address, error)),
-                },
+                Sent::Unsent(_) => {}
+                // The origin closed the idle connection at the moment of the write.
+                Sent::Lost(error) if error.is_reset() && request::is_repeatable(&request.head, upload) => {}
+                Sent::Lost(error) => return Outcome::Failed(Failure::of_exchange(&self.address, error)),
                 Sent::Failed(failure) => return Outcome::Failed(failure),
             }
         }
         // Boxed: this large future is seldom needed, and would enlarge the future of every request.
         let connection = match Box::pin(self.connect(client, upgrade.is_some())).await {
             Ok(connection) => connection,
-            Err(failure) => return Outcome::Untouched(request, failure),
+            Err(failure) => return Outcome::Untouched(failure),
         };
-        match self.send(connection, request, upload).await {
+        match self.send(connection, request, upload, Instant::now()).await {
             Sent::Answered(response) => self.answered(response, self.lease(permit), upgrade),
-            Sent::Unsent(request, error) => Outcome::Untouched(request, Failure::Closed(self.address.clone(), error)),
+            Sent::Unsent(error) => Outcome::Untouched(Failure::Closed(self.address.clone(), error)),
             Sent::Lost(error) => Outcome::Failed(Failure::of_exchange(&self.address, error)),
             Sent::Failed(failure) => Outcome::Failed(failure),
         }
@@ -285,24 +283,39 @@ impl Origin {
         });
     }
 
-    async fn send(&self, connection: Connection, request: Box<Request<Body>>, upload: Option<&Upload>) -> Sent {
+    async fn send(
+        &self,
+        connection: Connection,
+        request: &mut BoxedRequest,
+        upload: Option<&Upload>,
+        now: Instant,
+    ) -> Sent {
         match connection {
-            Connection::Http1(connection) => self.send_http1(connection, *request, upload).await,
+            Connection::Http1(connection) => self.send_http1(connection, request, upload, now).await,
             // Boxed: it would enlarge the future of every request.
-            Connection::Http2(stream) => Box::pin(self.send_http2(stream, *request, upload)).await,
+            Connection::Http2(stream) => Box::pin(self.send_http2(stream, request, upload, now)).await,
         }
     }
 
-    async fn send_http1(&self, connection: Http1, request: Request<Body>, upload: Option<&Upload>) -> Sent {
-        let wanted = upload.filter(|_| request.headers().contains_key(EXPECT)).map(Upload::wanted);
+    async fn send_http1(
+        &self,
+        connection: Http1,
+        request: &mut BoxedRequest,
+        upload: Option<&Upload>,
+        now: Instant,
+    ) -> Sent {
+        let wanted = upload.filter(|_| request.head.headers.contains_key(EXPECT)).map(Upload::wanted);
         let Ok(mut exchange) = Exchange::new(connection, request, wanted) else {
             return Sent::Failed(Failure::BadRequest("its head cannot be sent"));
         };
-        let answer = self.answer(exchange.response(), upload).await;
+        let answer = self.answer(exchange.response(), upload, now).await;
         match answer {
             Ok(Ok(head)) => Sent::Answered(Response::from_parts(head, ResponseContent::Http1(exchange))),
             Ok(Err(error)) if error.is_reset() => match exchange.into_untouched() {
-                Some(request) => Sent::Unsent(Box::new(request), error),
+                Some(body) => {
+                    request.body = body;
+                    Sent::Unsent(error)
+                }
                 None => Sent::Lost(error),
             },
             Ok(Err(error)) => Sent::Lost(error),
@@ -310,19 +323,27 @@ impl Origin {
         }
     }
 
-    async fn send_http2(&self, mut stream: Stream, request: Request<Body>, upload: Option<&Upload>) -> Sent {
+    async fn send_http2(
+        &self,
+        mut stream: Stream,
+        request: &mut BoxedRequest,
+        upload: Option<&Upload>,
+        now: Instant,
+    ) -> Sent {
         if let Some(upload) = upload {
             upload.send();
         }
-        let answer = stream.sender.try_send_request(request::for_http2(request, self.address.is_tls()));
-        match self.answer(answer, upload).await {
+        let head = request::for_http2(&request.head, self.address.is_tls());
+        let body = mem::replace(&mut request.body, watari_body::empty());
+        let answer = stream.sender.try_send_request(Request::from_parts(head, body));
+        match self.answer(answer, upload, now).await {
             Ok(Ok(response)) => {
                 Sent::Answered(response.map(|incoming| ResponseContent::Http2 { incoming, _stream: stream }))
             }
             Ok(Err(mut error)) => match error.take_message() {
-                Some(request) => {
-                    let error = ExchangeError::Http2(error.into_error());
-                    Sent::Unsent(Box::new(request::for_http1(request)), error)
+                Some(unsent) => {
+                    request.body = unsent.into_body();
+                    Sent::Unsent(ExchangeError::Http2(error.into_error()))
                 }
                 None => Sent::Lost(ExchangeError::Http2(error.into_error())),
             },
@@ -330,26 +351,27 @@ impl Origin {
         }
     }
 
-    /// Waits for the head of the response, or an error of its exchange.
+    /// Waits for the head of the response, or an error of its exchange. The request is sent at `now`.
     async fn answer<T, E>(
         &self,
         answer: impl Future<Output = Result<T, E>>,
         upload: Option<&Upload>,
+        now: Instant,
     ) -> Result<Result<T, E>, Failure> {
-        let asked = Instant::now();
+        let mut since = now;
         let mut answer = pin!(answer);
         let uploaded_min = bytes_min(self.limits.body_bytes_per_s_min, self.limits.response_timeout);
         let result = loop {
-            match timeout(self.limits.response_timeout, answer.as_mut()).await {
+            match timeout_at(since + self.limits.response_timeout, answer.as_mut()).await {
                 Ok(result) => break result,
-                Err(_) if upload.is_some_and(|upload| upload.has_advanced(uploaded_min)) => {}
+                Err(_) if upload.is_some_and(|upload| upload.has_advanced(uploaded_min)) => since = Instant::now(),
                 Err(_) if upload.is_some_and(Upload::is_waiting) => return Err(Failure::UploadStalled),
                 Err(_) => return Err(Failure::ResponseTimeout(self.address.clone())),
             }
         };
         if result.is_ok() {
-            let now = Instant::now();
-            self.load().response.observe(now.into_std(), now - asked);
+            let answered = Instant::now();
+            self.load().response.observe(answered.into_std(), answered - now);
         }
         Ok(result)
     }
@@ -406,7 +428,7 @@ impl Origin {
 enum Sent {
     Answered(Response<ResponseContent>),
     /// The connection was closed before a byte was written.
-    Unsent(Box<Request<Body>>, ExchangeError),
+    Unsent(ExchangeError),
     /// The connection failed after the request was written and before the head of the response arrived.
     Lost(ExchangeError),
     Failed(Failure),
@@ -437,8 +459,6 @@ const TIDY_INTERVAL_MIN: Duration = Duration::from_secs(1);
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::header::HOST;
-    use http::{HeaderMap, HeaderValue, Method, Uri};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -469,10 +489,9 @@ mod tests {
             socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
             read
         });
-        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("a"))]);
-        let again = Repeatable { method: Method::GET, uri: Uri::from_static("/"), headers };
+        let mut request = Request::get("/").header("host", "a").body(watari_body::empty()).unwrap().into();
         let client = Client::new("192.0.2.7:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
-        let outcome = origin.exchange(again.request(), None, Some(&again), &client).await;
+        let outcome = origin.exchange(&mut request, None, &client).await;
         assert!(matches!(outcome, Outcome::Answered(response) if response.status() == StatusCode::NO_CONTENT));
         assert!(served.await.unwrap() > 0);
         assert!(timeout(Duration::ZERO, listener.accept()).await.is_err(), "there is another connection");

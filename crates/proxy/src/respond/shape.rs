@@ -1,7 +1,8 @@
 //! Changes of responses that are the same for all routes.
 
+use http::Response;
 use http::header::ALT_SVC;
-use http::{Request, Response};
+use http::request::Parts;
 use watari_body::Body;
 
 use crate::exchange::failure::Failure;
@@ -22,8 +23,8 @@ impl Shape {
     }
 
     /// The properties of a request that decide about compression, if compression is on.
-    pub(crate) fn accepted<B>(&self, request: &Request<B>) -> Option<Accepted> {
-        self.compressor.as_ref().map(|_| Accepted::of(request.method(), request.headers()))
+    pub(crate) fn accepted(&self, request: &Parts) -> Option<Accepted> {
+        self.compressor.as_ref().map(|_| Accepted::of(&request.method, &request.headers))
     }
 
     /// The response to a request without a response of an origin.

@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::COOKIE;
-use http::{HeaderMap, HeaderName, Request, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
@@ -93,12 +94,12 @@ impl RetryOn {
 
 impl HashKey {
     /// The key of a request.
-    pub(crate) fn of<'a, B>(&self, request: &'a Request<B>, client: &Client) -> Cow<'a, [u8]> {
+    pub(crate) fn of<'a>(&self, request: &'a Parts, client: &Client) -> Cow<'a, [u8]> {
         let found = match self {
-            Self::Path => Some(request.uri().path().as_bytes()),
+            Self::Path => Some(request.uri.path().as_bytes()),
             Self::Client => None,
-            Self::Header(name) => request.headers().get(name).map(http::HeaderValue::as_bytes),
-            Self::Cookie(name) => cookie(request.headers(), name),
+            Self::Header(name) => request.headers.get(name).map(http::HeaderValue::as_bytes),
+            Self::Cookie(name) => cookie(&request.headers, name),
         };
         found.map_or_else(|| Cow::Owned(octets(client.address().ip())), Cow::Borrowed)
     }
@@ -147,13 +148,15 @@ fn octets(address: IpAddr) -> Vec<u8> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use http::Request;
+
     use super::*;
 
     #[test]
     fn requests_have_the_key_that_is_asked_for() {
         let client = Client::new("[::ffff:192.0.2.7]:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
         let request = Request::get("/path?query").header("x-user", "me").header("cookie", "a=1; sid=x=y; xsid=2");
-        let request = request.body(()).unwrap();
+        let (request, ()) = request.body(()).unwrap().into_parts();
         for (key, expected) in [
             ("path", &b"/path"[..]),
             ("client", &[192, 0, 2, 7]),

@@ -25,9 +25,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::request::Parts;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
+use watari_body::BoxedRequest;
 use watari_handover::governor::{Cause, Order, OriginId};
 use watari_handover::{Continuation, Seam, Transfer};
 
@@ -40,7 +42,6 @@ use crate::pool::response_body::{ResponseBody, ResponseBodyError};
 use crate::transfer::comparison;
 use crate::transfer::running::{Resource, Running};
 use crate::transfer::transfers::{Registered, Transfers};
-use crate::transport::request::Repeatable;
 
 /// The body of a response to a client.
 pub(super) struct TransferBody {
@@ -57,7 +58,7 @@ pub(super) struct TransferBody {
 
 /// The request of the transfer, and its client.
 pub(super) struct RunningRequest {
-    pub(super) again: Repeatable,
+    pub(super) again: Box<Parts>,
     pub(super) client: Client,
     pub(super) trace: Arc<RequestTrace>,
 }
@@ -164,13 +165,13 @@ impl TransferBody {
     /// Asks an origin for the rest from `at` on.
     fn ask(&mut self, to: OriginId, cause: Cause, at: u64) -> Result<(), watari_handover::Stays> {
         let continuation = self.transfer.continuation(at)?;
-        let mut again = self.request.again.clone();
-        continuation.request(&mut again.headers);
+        let mut again = BoxedRequest::without_content(Parts::clone(&self.request.again));
+        continuation.request(&mut again.head.headers);
         let (origin, client) = (Arc::clone(self.transfers.pool().origin(to)), self.request.client.clone());
         let answer = Box::pin(async move {
-            match origin.exchange(again.request(), None, Some(&again), &client).await {
+            match origin.exchange(&mut again, None, &client).await {
                 Outcome::Answered(response) => Ok(response),
-                Outcome::Untouched(_, failure) | Outcome::Failed(failure) => Err(failure),
+                Outcome::Untouched(failure) | Outcome::Failed(failure) => Err(failure),
             }
         });
         let attempt = Attempt { origin: to, cause, at: at.max(self.transfer.position()), begun: Instant::now() };

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use http::request::Parts;
 use http_body_util::{BodyExt, Limited};
+use watari_body::BoxedRequest;
 use watari_handover::governor::{Availability, OriginId};
 use watari_handover::{Continuation, Refusal, Transfer};
 
@@ -11,7 +13,6 @@ use crate::pool::Pool;
 use crate::pool::origin::Outcome;
 use crate::transfer::running::Resource;
 use crate::transfer::transfers::Transfers;
-use crate::transport::request::Repeatable;
 
 /// The maximum number of bytes to read of a response to a comparison.
 const PROBED_MAX: usize = 1024;
@@ -23,7 +24,7 @@ pub(super) fn compare(
     transfer: &Transfer,
     resource: &Resource,
     at: OriginId,
-    request: &Repeatable,
+    request: &Parts,
     client: &Client,
 ) {
     if transfers.pool().origins().len() < 2 {
@@ -36,11 +37,11 @@ pub(super) fn compare(
     }
     let others: Vec<_> = transfers.pool().views().into_iter().filter(|origin| origin.id != at).collect();
     let (transfers, resource) = (Arc::clone(transfers), resource.id());
-    let (mut request, client) = (request.clone(), client.clone());
-    probe.request(&mut request.headers);
+    let (mut request, client) = (BoxedRequest::without_content(request.clone()), client.clone());
+    probe.request(&mut request.head.headers);
     tokio::spawn(async move {
         for origin in others.iter().filter(|origin| origin.availability != Availability::Down) {
-            let answer = ask(transfers.pool(), origin.id, &probe, &request, &client).await;
+            let answer = ask(transfers.pool(), origin.id, &probe, &mut request, &client).await;
             // An origin that does not respond now may respond later.
             if matches!(answer, Ok(Err(_))) {
                 transfers.refused(resource, origin.id);
@@ -60,10 +61,10 @@ async fn ask(
     pool: &Pool,
     origin: OriginId,
     probe: &Continuation,
-    request: &Repeatable,
+    request: &mut BoxedRequest,
     client: &Client,
 ) -> Result<Result<(), Refusal>, &'static str> {
-    match pool.origin(origin).exchange(request.request(), None, Some(request), client).await {
+    match pool.origin(origin).exchange(request, None, client).await {
         Outcome::Answered(response) => {
             let same = probe.accept(response.status(), response.headers());
             if same.is_ok() {
@@ -72,6 +73,6 @@ async fn ask(
             }
             Ok(same.map(drop))
         }
-        Outcome::Untouched(_, failure) | Outcome::Failed(failure) => Err(failure.reason()),
+        Outcome::Untouched(failure) | Outcome::Failed(failure) => Err(failure.reason()),
     }
 }

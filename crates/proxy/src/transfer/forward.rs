@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use http::response::Parts;
-use http::{Request, Response};
+use http::request::Parts;
+use http::{Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use watari_body::Body;
+use watari_body::{Body, BoxedRequest};
 use watari_handover::Transfer;
 
 use crate::exchange::client::Client;
@@ -17,7 +17,6 @@ use crate::pool::response_body::ResponseBody;
 use crate::transfer::body::{RunningRequest, Source, TransferBody};
 use crate::transfer::running::Resource;
 use crate::transfer::transfers::Transfers;
-use crate::transport::request::Repeatable;
 use crate::transport::upload::Upload;
 
 /// Marks a response that could continue at another origin. It is stored in the response's extensions.
@@ -29,7 +28,7 @@ impl Transfers {
     /// it can continue elsewhere.
     pub(crate) async fn forward(
         self: &Arc<Self>,
-        request: Box<Request<Body>>,
+        request: BoxedRequest,
         upload: Option<&Upload>,
         client: &Client,
         trace: &Arc<RequestTrace>,
@@ -52,10 +51,10 @@ impl Transfers {
     /// The transfer that begins with this response, if it could continue elsewhere.
     fn transfer(
         &self,
-        head: &Parts,
+        head: &response::Parts,
         body: &ResponseBody,
-        request: Repeatable,
-    ) -> Option<(Transfer, Resource, Repeatable)> {
+        request: Box<Parts>,
+    ) -> Option<(Transfer, Resource, Box<Parts>)> {
         let handover = self.handover()?;
         if body.size_hint().upper().is_some_and(|length| length < handover.length_min) {
             return None;

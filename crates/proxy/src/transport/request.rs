@@ -3,14 +3,13 @@
 use http::header::{CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, VIA};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
-use watari_body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
 use crate::exchange::fields;
-use crate::transport::informational::OnInformational;
 use crate::transport::upgrade::Upgrade;
+use crate::transport::upload::Upload;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -50,11 +49,7 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
     head.headers.append(VIA, via(head.version));
     head.uri = Uri::from(origin_form(&head.uri)?);
     head.version = Version::HTTP_11;
-    let on_informational = head.extensions.remove::<OnInformational>();
     head.extensions.clear();
-    if let Some(on_informational) = on_informational {
-        head.extensions.insert(on_informational);
-    }
     if let Some(upgrade) = upgrade {
         upgrade.ask(head);
         head.extensions.insert(upgrade);
@@ -74,35 +69,15 @@ fn origin_form(target: &Uri) -> Result<PathAndQuery, Failure> {
     }
 }
 
-/// A request that can be repeated: it has no body, and its method is idempotent (RFC 9110, section 9.2.2). A request
-/// for an upgrade is sent once, over a new connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Repeatable {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
+/// Whether a request can be repeated: it has no body, so no `upload`, and its method is idempotent (RFC 9110, section
+/// 9.2.2). A request for an upgrade is sent once, over a new connection.
+pub(crate) fn is_repeatable(head: &Parts, upload: Option<&Upload>) -> bool {
+    upload.is_none() && head.method.is_idempotent() && head.extensions.get::<Upgrade>().is_none()
 }
 
-impl Repeatable {
-    pub(crate) fn of(request: &Request<Body>) -> Option<Self> {
-        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        let copy = || Self { method: method.clone(), uri: uri.clone(), headers: headers.clone() };
-        let upgrades = request.extensions().get::<Upgrade>().is_some();
-        (method.is_idempotent() && !upgrades).then(copy)
-    }
-
-    pub(crate) fn request(&self) -> Box<Request<Body>> {
-        let mut request = Box::new(Request::new(watari_body::empty()));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
-    }
-}
-
-/// Converts an HTTP/1.1 request to an origin to HTTP/2 (RFC 9113, sections 8.2.2 and 8.3.1).
-pub(crate) fn for_http2(request: Request<Body>, tls: bool) -> Request<Body> {
-    let (mut head, body) = request.into_parts();
+/// The HTTP/2 form of the head of an HTTP/1.1 request to an origin (RFC 9113, sections 8.2.2 and 8.3.1).
+pub(crate) fn for_http2(head: &Parts, tls: bool) -> Parts {
+    let mut head = head.clone();
     let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
     let host = head.headers.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
     head.headers.remove(CONNECTION);
@@ -114,20 +89,7 @@ pub(crate) fn for_http2(request: Request<Body>, tls: bool) -> Request<Body> {
         head.uri = Uri::from_parts(uri).unwrap_or_default();
     }
     head.version = Version::HTTP_2;
-    Request::from_parts(head, body)
-}
-
-/// Reverts [`for_http2`].
-pub(crate) fn for_http1(request: Request<Body>) -> Request<Body> {
-    let (mut head, body) = request.into_parts();
-    let host = head.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    head.headers.extend(host.map(|host| (HOST, host)));
-    if head.headers.contains_key(TE) {
-        head.headers.insert(CONNECTION, HeaderValue::from_static("te"));
-    }
-    head.uri = Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
-    head.version = Version::HTTP_11;
-    Request::from_parts(head, body)
+    head
 }
 
 /// The requested authority: that of the target, else the `Host` field (RFC 9112, sections 3.2 and 3.2.2; RFC 9113,
@@ -213,6 +175,7 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), Failure> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use http::Request;
     use proptest::prelude::*;
 
     use super::*;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use watari_body::{Body, BoxError, empty};
@@ -57,29 +57,25 @@ impl Upload {
 }
 
 /// The body of a client's request.
-pub(crate) struct RequestBody<B> {
-    inner: Pin<Box<B>>,
+pub(crate) struct RequestBody {
+    inner: Limited<Body>,
     upload: Arc<Upload>,
     /// Ready when the origin wants the body. Until then, the body reads nothing from the client, which waits for that.
     held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl<B> RequestBody<B>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+impl RequestBody {
     /// Wraps `inner` so that its progress can be watched. If `held`, it waits for 100 (Continue) from the origin. An
     /// empty body needs no wrapper.
-    pub(crate) fn wrap(inner: B, held: bool) -> (Body, Option<Arc<Upload>>) {
+    pub(crate) fn wrap(inner: Limited<Body>, held: bool) -> (Body, Option<Arc<Upload>>) {
         if inner.is_end_stream() {
             return (empty(), None);
         }
         let has_length = inner.size_hint().exact().is_some();
         let upload = Arc::new(Upload { has_length, ..Upload::default() });
         let held = held.then(|| until_wanted(Arc::clone(&upload.wanted)));
-        let body = Self { inner: Box::pin(inner), upload: Arc::clone(&upload), held };
-        (body.map_err(Into::into).boxed_unsync(), Some(upload))
+        let body = Self { inner, upload: Arc::clone(&upload), held };
+        (body.boxed_unsync(), Some(upload))
     }
 }
 
@@ -90,16 +86,16 @@ fn until_wanted(wanted: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>>
     })
 }
 
-impl<B: http_body::Body<Data = Bytes>> http_body::Body for RequestBody<B> {
+impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(held) = &mut self.held {
             ready!(held.as_mut().poll(cx));
             self.held = None;
         }
-        let mut frame = self.inner.as_mut().poll_frame(cx);
+        let mut frame = Pin::new(&mut self.inner).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &mut frame {
             fields::clean_frame(frame);
         }

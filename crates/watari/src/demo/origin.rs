@@ -54,7 +54,11 @@ async fn converse(stream: TcpStream, files: Arc<Files>) {
         let files = Arc::clone(&files);
         async move {
             let is_upload = matches!(*request.method(), Method::PUT | Method::POST);
-            Ok::<_, Infallible>(if is_upload { digest(request).await } else { files.respond(request).await })
+            Ok::<_, Infallible>(if is_upload {
+                digest(request).await
+            } else {
+                files.respond(&request.into_parts().0).await
+            })
         }
     });
     let mut server = http1::Builder::new();

@@ -84,7 +84,8 @@ impl Rig {
 /// The validator of the file, as an agent with a copy has it.
 async fn etag(root: &Path) -> Vec<u8> {
     let files = watari_files::Files::open(root, watari_files::Metrics::default()).unwrap();
-    let response = files.respond(http::Request::get("/file").body(()).unwrap()).await;
+    let (head, ()) = http::Request::get("/file").body(()).unwrap().into_parts();
+    let response = files.respond(&head).await;
     response.headers()[http::header::ETAG].as_bytes().to_vec()
 }
 

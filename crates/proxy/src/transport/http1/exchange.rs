@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode, response};
+use http::{HeaderMap, StatusCode, response};
 use http_body::Frame;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
-use watari_body::Body;
+use watari_body::{Body, BoxedRequest, OnInformational};
 use watari_http1::{Client, Content, Limits, Misuse, Next};
 
 use super::connection::{Http1, Switched};
 use super::sending::Sending;
 use crate::exchange::error::ExchangeError;
-use crate::transport::informational::OnInformational;
+use crate::exchange::fields;
 
 /// A request on a connection, and its response. Dropping it closes the connection.
 ///
@@ -42,14 +42,14 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Prepares a request. `wanted` is notified when the origin asks for its body, if it expects that.
+    /// Prepares a request, and takes its body. `wanted` is notified when the origin asks for the body, if the request
+    /// expects that.
     pub(crate) fn new(
         connection: Http1,
-        mut request: Request<Body>,
+        request: &mut BoxedRequest,
         wanted: Option<Arc<Notify>>,
     ) -> Result<Box<Self>, Misuse> {
         let mut state = Client::new(LIMITS);
-        let on_informational = request.extensions_mut().remove();
         let sending = Sending::new(request, &mut state)?;
         Ok(Box::new(Self {
             connection,
@@ -61,7 +61,7 @@ impl Exchange {
             trailers: None,
             unwritten: None,
             wanted,
-            on_informational,
+            on_informational: request.on_informational.clone(),
         }))
     }
 
@@ -71,8 +71,8 @@ impl Exchange {
         poll_fn(|cx| self.poll_response(cx)).await
     }
 
-    /// The request, if no byte of it was written.
-    pub(crate) fn into_untouched(self: Box<Self>) -> Option<Request<Body>> {
+    /// The body of the request, if no byte of the request was written.
+    pub(crate) fn into_untouched(self: Box<Self>) -> Option<Body> {
         self.sending.into_untouched()
     }
 
@@ -158,7 +158,11 @@ impl Exchange {
             return None;
         }
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
-            self.on_informational.iter().for_each(|sink| sink.received(head.clone()));
+            if let Some(callback) = &self.on_informational {
+                let mut fields = head.headers;
+                fields::remove_hop_by_hop(&mut fields);
+                callback.received(head.status, fields);
+            }
             return None;
         }
         // The origin decided without the body, so it does not get it (RFC 9110, section 10.1.1).

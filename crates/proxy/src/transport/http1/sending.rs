@@ -3,18 +3,18 @@
 //! ```text
 //!   Untouched --first byte--> Begun --all bytes--> Complete
 //!       |                       |'--the origin takes no more, or wants none--> Stopped
-//!       '--the connection ended: the request is returned
+//!       '--the connection ended: the body is returned
 //! ```
 
 use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, request};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use watari_body::Body;
+use watari_body::{Body, BoxedRequest};
 use watari_http1::{Client, ContentSize, Misuse};
 
 use super::connection::ByteStream;
@@ -23,8 +23,6 @@ use crate::exchange::error::ExchangeError;
 /// What is left to send of a request. At most one piece of the body is held.
 pub(super) struct Sending {
     progress: SendingProgress,
-    /// Until the first byte is written, so that the request can be returned.
-    head: Option<request::Parts>,
     /// `None`: nothing more comes from the body.
     body: Option<Body>,
     /// The first piece of the body, until the first byte is written.
@@ -42,16 +40,16 @@ enum SendingProgress {
 }
 
 impl Sending {
-    /// Puts the head into the queue.
-    pub(super) fn new(request: Request<Body>, state: &mut Client) -> Result<Self, Misuse> {
-        let (head, body) = request.into_parts();
+    /// Puts the head into the queue, and takes the body.
+    pub(super) fn new(request: &mut BoxedRequest, state: &mut Client) -> Result<Self, Misuse> {
         let mut queue = Queue::default();
         // The length of a body is given by `Content-Length`. Without it, the content is sent in chunks.
-        let size = if body.is_end_stream() { ContentSize::None } else { ContentSize::Unknown };
-        let content = state.start_request(&head, size, &mut queue.front)?;
+        let size = if request.body.is_end_stream() { ContentSize::None } else { ContentSize::Unknown };
+        let content = state.start_request(&request.head, size, &mut queue.front)?;
+        let body = mem::replace(&mut request.body, watari_body::empty());
         let body = if content.is_empty() { None } else { Some(body) };
         let progress = SendingProgress::Untouched;
-        Ok(Self { progress, head: Some(head), body, first_piece: None, queue, has_taken_body: false })
+        Ok(Self { progress, body, first_piece: None, queue, has_taken_body: false })
     }
 
     /// Whether the request was written completely.
@@ -80,18 +78,17 @@ impl Sending {
         (self.progress, self.body, self.queue) = (SendingProgress::Stopped, None, Queue::default());
     }
 
-    /// The request, if no byte of it was written and it is still complete.
-    pub(super) fn into_untouched(self) -> Option<Request<Body>> {
+    /// The body of the request, if no byte of the request was written and the body is still complete.
+    pub(super) fn into_untouched(self) -> Option<Body> {
         let is_lost = self.has_taken_body && self.first_piece.is_none();
         if self.progress != SendingProgress::Untouched || is_lost {
             return None;
         }
         let body = self.body.unwrap_or_else(watari_body::empty);
-        let body = match self.first_piece {
+        Some(match self.first_piece {
             Some(first) => Resumed { first: Some(first), rest: body }.boxed_unsync(),
             None => body,
-        };
-        Some(Request::from_parts(self.head?, body))
+        })
     }
 
     /// Writes as much as the body gives and the origin takes. Ready when nothing is left.
@@ -154,10 +151,10 @@ impl Sending {
         Ok(())
     }
 
-    /// The request can no longer be returned.
+    /// The body can no longer be returned.
     fn touch(&mut self) {
         if self.progress == SendingProgress::Untouched {
-            (self.progress, self.head, self.first_piece) = (SendingProgress::Begun, None, None);
+            (self.progress, self.first_piece) = (SendingProgress::Begun, None);
         }
     }
 }
