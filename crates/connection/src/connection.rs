@@ -118,6 +118,7 @@ pub struct Connection<T, S: Service> {
     unflushed: usize,
     /// The client has ended its direction.
     has_ended: bool,
+    awaited: Awaited,
     /// No request follows the one in progress.
     is_closing: bool,
     pace: Pace,
@@ -125,6 +126,15 @@ pub struct Connection<T, S: Service> {
     requests: u64,
     /// Method and head of the request that has no response yet.
     request: Option<(Method, Bytes)>,
+}
+
+/// What was polled in this call of [`Connection::poll`] and had nothing. It wakes the task when it has.
+#[derive(Default)]
+struct Awaited {
+    /// Bytes of the client.
+    stream: bool,
+    /// The response.
+    service: bool,
 }
 
 enum Phase<S: Service> {
@@ -253,6 +263,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             outgoing: Outgoing::default(),
             unflushed: 0,
             has_ended: false,
+            awaited: Awaited::default(),
             is_closing: false,
             pace: Pace::default(),
             requests: 0,
@@ -345,6 +356,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
 
     /// Continues as far as possible. Ready when the connection has ended.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.awaited = Awaited::default();
         loop {
             let mut is_waiting = true;
             for part in [Self::poll_read, Self::poll_answer, Self::poll_rest, Self::poll_body, Self::poll_write] {
@@ -380,6 +392,9 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Progress {
         if self.is_closing || self.has_ended {
             return Poll::Ready(Err(Stop::End(End::Complete)));
+        }
+        if self.awaited.stream {
+            return Poll::Pending;
         }
         let read = match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
             Ok([]) => None,
@@ -453,6 +468,8 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
             Err(error) => return Poll::Ready(Err(error.into())),
         };
         let Some(source) = self.source.take() else { return Poll::Pending };
+        // The service gets a piece, or the end.
+        self.awaited.service = false;
         let Some(read) = read else {
             self.has_ended = true;
             source.fail(Incomplete::Ended);
@@ -495,10 +512,14 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
 
     /// Notices that the client goes away while it gets its response. Bytes of later requests stay in the stream.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Progress {
-        if self.has_ended {
+        if self.has_ended || self.awaited.stream {
             return Poll::Pending;
         }
-        match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
+        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_fill_buf(cx) else {
+            self.awaited.stream = true;
+            return Poll::Pending;
+        };
+        match read {
             Ok([]) => {}
             Ok(_) => return Poll::Pending,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -518,7 +539,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Progress {
         let Phase::Answering(answering) = &mut self.phase else { return Poll::Pending };
         // 100 (Continue) has to precede the response.
-        if !self.outgoing.takes_data() {
+        if self.awaited.service || !self.outgoing.takes_data() {
             return Poll::Pending;
         }
         let response = Pin::new(answering).poll(cx);
@@ -531,7 +552,10 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
         }
         match response {
             Poll::Ready(response) => Poll::Ready(self.respond(response)),
-            Poll::Pending if interim.is_empty() => Poll::Pending,
+            Poll::Pending if interim.is_empty() => {
+                self.awaited.service = true;
+                Poll::Pending
+            }
             Poll::Pending => Poll::Ready(Ok(())),
         }
     }

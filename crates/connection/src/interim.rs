@@ -34,7 +34,9 @@ impl Interim {
     pub(crate) fn take(&self, cx: &Context<'_>) -> Vec<(StatusCode, HeaderMap)> {
         let Some(queue) = &self.0 else { return Vec::new() };
         let mut queue = lock(queue);
-        queue.connection = Some(cx.waker().clone());
+        if !queue.connection.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            queue.connection = Some(cx.waker().clone());
+        }
         std::mem::take(&mut queue.waiting)
     }
 }
