@@ -45,8 +45,9 @@ impl<'a> Shared<'a> {
         self.bytes.slice(range_in(self.raw, part))
     }
 
-    pub(super) fn fields(&self, fields: &[Field<'_>], lengths: Lengths) -> Result<HeaderMap, BadField> {
-        let mut map = HeaderMap::try_with_capacity(fields.len()).map_err(|_| BadField)?;
+    /// The fields, in a map with room for `added` more.
+    pub(super) fn fields(&self, fields: &[Field<'_>], lengths: Lengths, added: usize) -> Result<HeaderMap, BadField> {
+        let mut map = HeaderMap::try_with_capacity(fields.len() + added).map_err(|_| BadField)?;
         for field in fields {
             let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| BadField)?;
             if lengths != Lengths::Keep && name == CONTENT_LENGTH {
@@ -80,7 +81,7 @@ mod tests {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| Field { name, value: value.as_bytes() })
             .collect();
-        Shared::new(raw.as_bytes()).fields(&fields, lengths).unwrap()
+        Shared::new(raw.as_bytes()).fields(&fields, lengths, 0).unwrap()
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<'a, 'r> RequestHead<'a, 'r> {
             _ if self.facts.has_surplus_length => Lengths::Merge(self.facts.length),
             _ => Lengths::Keep,
         };
-        let fields = shared.fields(self.fields, lengths).map_err(|_| RequestFault::FieldLine)?;
+        let fields = shared.fields(self.fields, lengths, ADDED_FIELDS).map_err(|_| RequestFault::FieldLine)?;
         let (mut head, ()) = Request::new(()).into_parts();
         (head.method, head.uri, head.version, head.headers) = (method, target, self.version, fields);
         Ok((head, shared.into_bytes()))
@@ -168,6 +168,9 @@ fn target(method: &Method, text: &str, shared: &Shared<'_>) -> Result<Uri, Reque
         _ => Err(RequestFault::Target),
     }
 }
+
+/// Room for the fields that a proxy adds. A map that grows is built again, each time.
+const ADDED_FIELDS: usize = 6;
 
 /// The longest target that `Uri` can hold, in bytes.
 const URI_LEN_MAX: usize = u16::MAX as usize - 1;

@@ -66,7 +66,7 @@ impl<'a, 'r> ResponseHead<'a, 'r> {
     pub fn into_parts(self) -> Result<response::Parts, ResponseFault> {
         let lengths = if self.facts.has_surplus_length { Lengths::Merge(self.facts.length) } else { Lengths::Keep };
         let shared = Shared::new(self.raw);
-        let fields = shared.fields(self.fields, lengths).map_err(|_| ResponseFault::FieldLine)?;
+        let fields = shared.fields(self.fields, lengths, 0).map_err(|_| ResponseFault::FieldLine)?;
         let (mut head, ()) = Response::new(()).into_parts();
         head.status = StatusCode::from_u16(self.status).map_err(|_| ResponseFault::Status)?;
         (head.version, head.headers) = (self.version, fields);
