@@ -2,8 +2,8 @@
 //! connection cannot move.
 
 use std::convert::Infallible;
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::Interval;
 use watari_http2::{Flood, Metered};
 use watari_stream::TlsStream;
 use watari_values::StayReason;
@@ -37,6 +38,7 @@ const SEND_BUFFER_LEN: usize = 64 * 1024;
 /// The parts of a connection's task. Streams come first: the connection sends at once what they have.
 const STREAMS: usize = 0;
 const CONNECTION: usize = 1;
+const EVENTS: usize = 2;
 
 /// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
 pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
@@ -59,6 +61,31 @@ fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStre
             (about, borrowed, owner)
         }
     }
+}
+
+/// What ends a connection, or may end it.
+enum Event {
+    Ended(Result<(), HttpError>),
+    /// It is time to look whether the connection is idle.
+    Look,
+    /// A client takes nothing of a response, or sends nothing of a request.
+    Stall,
+    Order(Box<Order>),
+}
+
+fn poll_event(
+    look: &mut Interval,
+    stalled: Pin<&mut impl Future<Output = ()>>,
+    orders: &mut Orders,
+    cx: &mut Context<'_>,
+) -> Poll<Event> {
+    if let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
+        return Poll::Ready(Event::Order(order));
+    }
+    if look.poll_tick(cx).is_ready() {
+        return Poll::Ready(Event::Look);
+    }
+    stalled.poll(cx).map(|()| Event::Stall)
 }
 
 async fn drive(
@@ -99,20 +126,24 @@ async fn drive(
     let mut is_finishing = false;
     let metered = Metered::of_client(borrowed);
     let verdict = metered.verdict();
-    let wakers = PartWakers::<2>::new();
+    let wakers = PartWakers::<3>::new();
     let result: Result<(), HttpError> = {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
         loop {
-            // A shutdown may have begun.
+            // A shutdown may have begun, and there may be more events.
             wakers.wake(CONNECTION);
-            let spoken = poll_fn(|cx| {
-                let ended = wakers.poll(cx, |part, cx| {
+            wakers.wake(EVENTS);
+            let mut stalled = pin!(stalls.next_stall());
+            let event = poll_fn(|cx| {
+                let event = wakers.poll(cx, |part, cx| {
                     if part == STREAMS {
                         tasks.poll(cx);
+                    } else if part == EVENTS {
+                        return poll_event(&mut look, stalled.as_mut(), orders, cx);
                     } else if !owner.poll_opening(cx) {
-                        return Poll::Ready(Ok(()));
+                        return Poll::Ready(Event::Ended(Ok(())));
                     } else if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-                        return Poll::Ready(result.map_err(HttpError::from));
+                        return Poll::Ready(Event::Ended(result.map_err(HttpError::from)));
                     } else if owner.asks_for_close() {
                         connection.as_mut().graceful_shutdown();
                         wakers.wake(CONNECTION);
@@ -122,36 +153,40 @@ async fn drive(
                     }
                     Poll::Pending
                 });
-                if ended.is_ready() {
-                    return ended;
+                if event.is_ready() {
+                    return event;
                 }
                 match owner.poll_flush(&mut Context::from_waker(wakers.waker(CONNECTION))) {
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+                    Poll::Ready(Err(error)) => Poll::Ready(Event::Ended(Err(error.into()))),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                 }
             });
-            tokio::select! {
-                result = spoken => break result,
-                _ = look.tick() => if streams.were_idle(&mut start) {
-                    // All responses are complete, and the client does not take the rest.
-                    if is_finishing {
-                        break Err(Stalled.into());
+            match event.await {
+                Event::Ended(result) => break result,
+                Event::Look => {
+                    if streams.were_idle(&mut start) {
+                        // All responses are complete, and the client does not take the rest.
+                        if is_finishing {
+                            break Err(Stalled.into());
+                        }
+                        is_finishing = true;
+                        connection.as_mut().graceful_shutdown();
                     }
-                    is_finishing = true;
-                    connection.as_mut().graceful_shutdown();
-                },
-                () = stalls.next_stall() => {
+                }
+                Event::Stall => {
                     connection.as_mut().graceful_shutdown();
                     if stalls.count() >= streams.open() {
                         break Err(Stalled.into());
                     }
                 }
-                Some(order) = orders.recv() => if let Order::Leave(leave) = *order {
-                    about.report_stay(&http.peers, StayReason::Http2);
-                    if leave.or_end {
-                        connection.as_mut().graceful_shutdown();
+                Event::Order(order) => {
+                    if let Order::Leave(leave) = *order {
+                        about.report_stay(&http.peers, StayReason::Http2);
+                        if leave.or_end {
+                            connection.as_mut().graceful_shutdown();
+                        }
                     }
-                },
+                }
             }
         }
     };

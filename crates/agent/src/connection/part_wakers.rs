@@ -1,4 +1,4 @@
-//! Parts of one task that wake each other: h2, and the streams of its connection.
+//! Parts of one task that wake each other: h2, the streams of its connection, and events such as timers.
 //!
 //! The task polls a part only if the part was woken, and goes on until none is. So a wake during that does not make the
 //! runtime poll the whole task once more.

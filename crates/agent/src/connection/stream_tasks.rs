@@ -5,6 +5,7 @@
 //! across threads.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -22,21 +23,36 @@ pub(super) struct StreamTasks {
 
 /// The streams that have begun and do not run yet.
 #[derive(Clone, Default)]
-pub(super) struct Begun(Arc<Mutex<Vec<StreamTask>>>);
+pub(super) struct Begun(Arc<BegunStreams>);
+
+#[derive(Default)]
+struct BegunStreams {
+    streams: Mutex<Vec<StreamTask>>,
+    /// Whether there are any. The connection asks more often than streams begin.
+    are_some: AtomicBool,
+}
 
 impl Begun {
+    fn are_some(&self) -> bool {
+        self.0.are_some.load(Ordering::Relaxed)
+    }
+
     fn take(&self) -> Vec<StreamTask> {
-        std::mem::take(&mut *self.lock())
+        let mut streams = self.lock();
+        self.0.are_some.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *streams)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<StreamTask>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
     fn execute(&self, task: F) {
-        self.lock().push(Box::pin(task));
+        let task = Box::pin(task);
+        self.lock().push(task);
+        self.0.are_some.store(true, Ordering::Relaxed);
     }
 }
 
@@ -48,12 +64,14 @@ impl StreamTasks {
 
     /// Polls all streams that can go on. One that has something for the connection wakes it.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        self.running.extend(self.begun.take());
+        if self.begun.are_some() {
+            self.running.extend(self.begun.take());
+        }
         while let Poll::Ready(Some(())) = Pin::new(&mut self.running).poll_next(cx) {}
     }
 
     /// Whether streams have begun that were not polled yet.
     pub(super) fn have_begun(&self) -> bool {
-        !self.begun.lock().is_empty()
+        self.begun.are_some()
     }
 }
