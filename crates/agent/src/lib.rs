@@ -339,7 +339,7 @@ impl AgentShared {
             Message::DispatcherToAgent(message) => self.on_dispatcher_message(from, message),
             Message::AgentToAgent(message) => self.on_agent_message(from, message),
             // For the dispatcher of this node.
-            Message::AgentToDispatcher(_) => {}
+            Message::AgentToDispatcher(_) | Message::Takeover(_) => {}
         }
     }
 

@@ -24,10 +24,11 @@ use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
-    Aborted, AgentToAgent, AgentToDispatcher, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState,
-    Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held, Hello, Leave, LegKey, LinkMessage, Member,
-    Members, Message, Prepare, PrepareRefusal, PrepareRest, Prepared, Propose, Refused, ResponsePart, ResponseRest,
-    Rest, Ship, ShipInResponse, Stays, Verdict, frame,
+    Aborted, Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage,
+    AnchoredState, Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held, Hello, LeaseGranted,
+    LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Leave, LegKey, LinkMessage, Member, Members, Message,
+    Predecessor, Prepare, PrepareRefusal, PrepareRest, Prepared, Propose, Refused, ResponsePart, ResponseRest, Rest,
+    Ship, ShipInResponse, Stays, SwitchWanted, TakeoverMessage, Verdict, Yielded, frame,
 };
 
 fn main() {
@@ -202,6 +203,31 @@ fn messages() -> Vec<Message> {
         Message::from(AgentToDispatcher::Stays(Stays { connection, reason: StayReason::Http2 })),
         Message::from(AgentToDispatcher::Tunnel(connection)),
         Message::from(AgentToDispatcher::Draining),
+    ]
+    .into_iter()
+    .chain(takeover_messages().map(Message::from))
+    .collect()
+}
+
+fn takeover_messages() -> [TakeoverMessage; 7] {
+    let (address, lease) = ("192.0.2.1".parse().expect("an address"), LeaseNumber { incarnation: 7, round: 300 });
+    let (after, holder) = (Some(Predecessor { node: name("d"), lease }), Some(name("d")));
+    let voters = vec![name("d"), name("e"), name("a")];
+    [
+        TakeoverMessage::LeaseWanted(LeaseWanted { address, lease, lease_ms: 600, inquiry: false, after }),
+        TakeoverMessage::LeaseReturned(LeaseReturned { address, lease }),
+        TakeoverMessage::LeaseGranted(LeaseGranted { address, lease }),
+        TakeoverMessage::LeaseRefused(LeaseRefused { address, lease, holder, remaining_ms: 300 }),
+        TakeoverMessage::Advert(Advert {
+            address,
+            is_owner: true,
+            priority: 100,
+            by_order: false,
+            lease_ms: 600,
+            voters,
+        }),
+        TakeoverMessage::SwitchWanted(SwitchWanted { address, to: name("e"), priority: 100, by_order: true }),
+        TakeoverMessage::Yielded(Yielded { address, lease, by_order: false }),
     ]
 }
 

@@ -3,29 +3,41 @@
 use std::collections::BTreeSet;
 
 use watari_values::Role;
-use watari_wire::Message;
+use watari_wire::{Message, TakeoverMessage};
 
 /// Whether a node with the roles `from` may send this message to a node with the roles `to`.
 ///
 /// Both ends check: the sender before it sends, the receiver before it acts.
 pub(crate) fn allowed(message: &Message, from: &BTreeSet<Role>, to: &BTreeSet<Role>) -> bool {
-    let (sender, receiver) = route(message);
-    from.contains(&sender) && to.contains(&receiver)
+    let (senders, receivers) = route(message);
+    senders.iter().any(|role| from.contains(role)) && receivers.iter().any(|role| to.contains(role))
 }
 
+const DISPATCHER: &[Role] = &[Role::Dispatcher];
+const AGENT: &[Role] = &[Role::Agent];
+/// The roles that vote about service addresses.
+const VOTER: &[Role] = &[Role::Dispatcher, Role::Agent];
+
 /// Connection states, sessions and ticket seeds go only from agent to agent: a dispatcher has no secret of a client.
-fn route(message: &Message) -> (Role, Role) {
+fn route(message: &Message) -> (&'static [Role], &'static [Role]) {
     match message {
-        Message::AgentToDispatcher(_) => (Role::Agent, Role::Dispatcher),
-        Message::DispatcherToAgent(_) => (Role::Dispatcher, Role::Agent),
-        Message::AgentToAgent(_) => (Role::Agent, Role::Agent),
+        Message::AgentToDispatcher(_) => (AGENT, DISPATCHER),
+        Message::DispatcherToAgent(_) => (DISPATCHER, AGENT),
+        Message::AgentToAgent(_) => (AGENT, AGENT),
+        Message::Takeover(TakeoverMessage::LeaseWanted(_) | TakeoverMessage::LeaseReturned(_)) => (DISPATCHER, VOTER),
+        Message::Takeover(TakeoverMessage::LeaseGranted(_) | TakeoverMessage::LeaseRefused(_)) => (VOTER, DISPATCHER),
+        Message::Takeover(
+            TakeoverMessage::Advert(_) | TakeoverMessage::SwitchWanted(_) | TakeoverMessage::Yielded(_),
+        ) => (DISPATCHER, DISPATCHER),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use watari_values::ConnectionId;
-    use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent};
+    use watari_wire::{
+        AgentToAgent, AgentToDispatcher, DispatcherToAgent, LeaseGranted, LeaseNumber, LeaseReturned, Yielded,
+    };
 
     use super::*;
 
@@ -40,13 +52,20 @@ mod tests {
 
     /// Checked for each pair of single roles.
     #[test]
-    fn each_direction_has_one_route() {
+    fn each_message_has_its_routes() {
         let pairs: Vec<(Role, Role)> = Role::ALL.into_iter().flat_map(|from| Role::ALL.map(|to| (from, to))).collect();
         let routes = |message: Message| {
             let open = |(from, to): &&(Role, Role)| allowed(&message, &BTreeSet::from([*from]), &BTreeSet::from([*to]));
             pairs.iter().filter(open).map(|(from, to)| format!("{from} to {to}")).collect::<Vec<_>>()
         };
         assert_eq!(messages().map(routes), [["agent to dispatcher"], ["dispatcher to agent"], ["agent to agent"]]);
+        let (address, lease) = ([192, 0, 2, 1].into(), LeaseNumber { incarnation: 1, round: 2 });
+        let to_voter = TakeoverMessage::LeaseReturned(LeaseReturned { address, lease });
+        assert_eq!(routes(to_voter.into()), ["dispatcher to dispatcher", "dispatcher to agent"]);
+        let of_voter = TakeoverMessage::LeaseGranted(LeaseGranted { address, lease });
+        assert_eq!(routes(of_voter.into()), ["dispatcher to dispatcher", "agent to dispatcher"]);
+        let between_candidates = TakeoverMessage::Yielded(Yielded { address, lease, by_order: true });
+        assert_eq!(routes(between_candidates.into()), ["dispatcher to dispatcher"]);
     }
 
     #[test]

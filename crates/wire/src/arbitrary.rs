@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use proptest::collection::vec;
 use proptest::option;
@@ -138,6 +138,50 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(request, key)| Message::from(SessionMessage::Spend(SessionSpend { request, key }))),
         (any::<u64>(), any::<bool>())
             .prop_map(|(request, granted)| Message::from(SessionMessage::Spent(SessionSpent { request, granted }))),
+        takeover_message().prop_map(Message::from),
+    ]
+}
+
+fn takeover_message() -> impl Strategy<Value = TakeoverMessage> {
+    let address = || prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)];
+    let lease = || any::<(u64, u64)>().prop_map(|(incarnation, round)| LeaseNumber { incarnation, round });
+    let after = (node_name(), lease()).prop_map(|(node, lease)| Predecessor { node, lease });
+    prop_oneof![
+        (address(), lease(), any::<(u32, bool)>(), option::of(after)).prop_map(
+            |(address, lease, (lease_ms, inquiry), after)| {
+                TakeoverMessage::LeaseWanted(LeaseWanted { address, lease, lease_ms, inquiry, after })
+            }
+        ),
+        (address(), lease())
+            .prop_map(|(address, lease)| TakeoverMessage::LeaseReturned(LeaseReturned { address, lease })),
+        (address(), lease())
+            .prop_map(|(address, lease)| TakeoverMessage::LeaseGranted(LeaseGranted { address, lease })),
+        (address(), lease(), option::of(node_name()), any::<u32>()).prop_map(
+            |(address, lease, holder, remaining_ms)| TakeoverMessage::LeaseRefused(LeaseRefused {
+                address,
+                lease,
+                holder,
+                remaining_ms
+            })
+        ),
+        (address(), any::<(bool, u8, bool, u32)>(), vec(node_name(), 0..=VOTERS_MAX)).prop_map(
+            |(address, (is_owner, priority, by_order, lease_ms), voters)| TakeoverMessage::Advert(Advert {
+                address,
+                is_owner,
+                priority,
+                by_order,
+                lease_ms,
+                voters
+            })
+        ),
+        (address(), node_name(), any::<(u8, bool)>()).prop_map(|(address, to, (priority, by_order))| {
+            TakeoverMessage::SwitchWanted(SwitchWanted { address, to, priority, by_order })
+        }),
+        (address(), lease(), any::<bool>()).prop_map(|(address, lease, by_order)| TakeoverMessage::Yielded(Yielded {
+            address,
+            lease,
+            by_order
+        })),
     ]
 }
 

@@ -5,8 +5,8 @@
 use watari_values::TlsInfo;
 
 use crate::message::{
-    AgentToAgent, AgentToDispatcher, AnchoredContent, KeptSession, LegKey, Message, Prepare, PrepareRest, ResponseRest,
-    Rest, SessionMessage, Ship, ShipInResponse, TicketSeed,
+    Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, KeptSession, LegKey, Message, Prepare, PrepareRest,
+    ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, TakeoverMessage, TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -49,6 +49,8 @@ pub const TICKET_SECRET_LEN: usize = 32;
 pub const SESSIONS_MAX: usize = 16;
 /// Bytes of a session. One with a chain of client certificates takes some KiB.
 pub const SESSION_LEN_MAX: usize = 16 << 10;
+/// Voters about a service address. A majority of 15 still decides within one round trip.
+pub const VOTERS_MAX: usize = 15;
 
 /// A field is too long or too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -68,9 +70,12 @@ impl Message {
     pub fn check_bounds(&self) -> Result<(), BadLength> {
         match self {
             Self::AgentToDispatcher(message) => message.check_bounds(),
-            // All fields have fixed lengths.
-            Self::DispatcherToAgent(_) => Ok(()),
             Self::AgentToAgent(message) => message.check_bounds(),
+            Self::Takeover(TakeoverMessage::Advert(Advert { voters, .. })) => {
+                at_most("voters", voters.len(), VOTERS_MAX)
+            }
+            // All fields have fixed lengths.
+            Self::DispatcherToAgent(_) | Self::Takeover(_) => Ok(()),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::bounds::BadLength;
 use crate::kind::MessageKind;
 use crate::link::{Hello, LinkMessage, VERSION_MAX, VERSION_MIN};
 use crate::members::Members;
-use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
+use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage, TakeoverMessage};
 
 /// The longest frame with its length field, in bytes. A
 /// [`ShipInResponse`](crate::ShipInResponse) with all fields at their limits fits.
@@ -43,7 +43,7 @@ const HEAD_LEN: usize = LEN_LEN + 2;
 pub enum Frame {
     /// A message about the link.
     Link(LinkMessage),
-    /// A message about connections.
+    /// A message about connections, sessions or service addresses.
     Message(Message),
     /// A message that this build does not support. It is skipped, and answered with [`LinkMessage::Unsupported`].
     Unknown {
@@ -123,6 +123,7 @@ fn write_body<F: Flavor>(message: &Message, to: F) -> F::Output {
         Message::AgentToDispatcher(message) => write_to_dispatcher(message, to),
         Message::DispatcherToAgent(message) => write_to_agent(message, to),
         Message::AgentToAgent(message) => write_between_agents(message, to),
+        Message::Takeover(message) => write_takeover(message, to),
     }
 }
 
@@ -168,6 +169,18 @@ fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
         AgentToAgent::Session(SessionMessage::Found(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spend(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spent(body)) => write(body, to),
+    }
+}
+
+fn write_takeover<F: Flavor>(message: &TakeoverMessage, to: F) -> F::Output {
+    match message {
+        TakeoverMessage::LeaseWanted(body) => write(body, to),
+        TakeoverMessage::LeaseReturned(body) => write(body, to),
+        TakeoverMessage::LeaseGranted(body) => write(body, to),
+        TakeoverMessage::LeaseRefused(body) => write(body, to),
+        TakeoverMessage::Advert(body) => write(body, to),
+        TakeoverMessage::SwitchWanted(body) => write(body, to),
+        TakeoverMessage::Yielded(body) => write(body, to),
     }
 }
 
@@ -258,6 +271,13 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Prepared => AgentToAgent::Prepared(exactly(number, body)?).into(),
         MessageKind::ShipInResponse => AgentToAgent::ShipInResponse(exactly(number, body)?).into(),
         MessageKind::Anchored => AgentToAgent::Anchored(exactly(number, body)?).into(),
+        MessageKind::LeaseWanted => TakeoverMessage::LeaseWanted(exactly(number, body)?).into(),
+        MessageKind::LeaseReturned => TakeoverMessage::LeaseReturned(exactly(number, body)?).into(),
+        MessageKind::LeaseGranted => TakeoverMessage::LeaseGranted(exactly(number, body)?).into(),
+        MessageKind::LeaseRefused => TakeoverMessage::LeaseRefused(exactly(number, body)?).into(),
+        MessageKind::Advert => TakeoverMessage::Advert(exactly(number, body)?).into(),
+        MessageKind::SwitchWanted => TakeoverMessage::SwitchWanted(exactly(number, body)?).into(),
+        MessageKind::Yielded => TakeoverMessage::Yielded(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -1,6 +1,6 @@
 //! Message kinds: their numbers in frames and their names in metrics.
 
-use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage};
+use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage, TakeoverMessage};
 
 /// The kind of the [`Message`] in a frame. A number is never used again with another meaning. The numbers 0 to 15
 /// belong to [`LinkMessage`](crate::LinkMessage).
@@ -67,11 +67,25 @@ pub enum MessageKind {
     ShipInResponse = 44,
     /// [`AgentToAgent::Anchored`].
     Anchored = 45,
+    /// [`TakeoverMessage::LeaseWanted`].
+    LeaseWanted = 46,
+    /// [`TakeoverMessage::LeaseReturned`].
+    LeaseReturned = 47,
+    /// [`TakeoverMessage::LeaseGranted`].
+    LeaseGranted = 48,
+    /// [`TakeoverMessage::LeaseRefused`].
+    LeaseRefused = 49,
+    /// [`TakeoverMessage::Advert`].
+    Advert = 50,
+    /// [`TakeoverMessage::SwitchWanted`].
+    SwitchWanted = 51,
+    /// [`TakeoverMessage::Yielded`].
+    Yielded = 52,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 37] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -102,6 +116,13 @@ impl MessageKind {
         Self::Prepared,
         Self::ShipInResponse,
         Self::Anchored,
+        Self::LeaseWanted,
+        Self::LeaseReturned,
+        Self::LeaseGranted,
+        Self::LeaseRefused,
+        Self::Advert,
+        Self::SwitchWanted,
+        Self::Yielded,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -142,6 +163,13 @@ impl MessageKind {
             Self::Prepared => "prepared",
             Self::ShipInResponse => "ship_in_response",
             Self::Anchored => "anchored",
+            Self::LeaseWanted => "lease_wanted",
+            Self::LeaseReturned => "lease_returned",
+            Self::LeaseGranted => "lease_granted",
+            Self::LeaseRefused => "lease_refused",
+            Self::Advert => "advert",
+            Self::SwitchWanted => "switch_wanted",
+            Self::Yielded => "yielded",
         }
     }
 }
@@ -153,6 +181,7 @@ impl Message {
             Self::AgentToDispatcher(message) => message.kind(),
             Self::DispatcherToAgent(message) => message.kind(),
             Self::AgentToAgent(message) => message.kind(),
+            Self::Takeover(message) => message.kind(),
         }
     }
 }
@@ -212,6 +241,20 @@ impl SessionMessage {
             Self::Found(_) => MessageKind::SessionFound,
             Self::Spend(_) => MessageKind::SessionSpend,
             Self::Spent(_) => MessageKind::SessionSpent,
+        }
+    }
+}
+
+impl TakeoverMessage {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Self::LeaseWanted(_) => MessageKind::LeaseWanted,
+            Self::LeaseReturned(_) => MessageKind::LeaseReturned,
+            Self::LeaseGranted(_) => MessageKind::LeaseGranted,
+            Self::LeaseRefused(_) => MessageKind::LeaseRefused,
+            Self::Advert(_) => MessageKind::Advert,
+            Self::SwitchWanted(_) => MessageKind::SwitchWanted,
+            Self::Yielded(_) => MessageKind::Yielded,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of the mesh between nodes about connections and sessions, by sender and receiver.
+//! The messages of the mesh between nodes about connections, sessions and service addresses, by sender and receiver.
 //!
 //! Offsets are byte counts of the connection's two streams, as the dispatcher relays them: *rx* from the client, *tx*
 //! to the client. D is the dispatcher, A the source and B the target of a move. See docs/internals/handoff.md for moves.
@@ -8,6 +8,7 @@
 mod agent_to_agent;
 mod agent_to_dispatcher;
 mod dispatcher_to_agent;
+mod takeover;
 
 pub use agent_to_agent::{
     AgentToAgent, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState, EpochSecret, KeptSession,
@@ -16,6 +17,10 @@ pub use agent_to_agent::{
 };
 pub use agent_to_dispatcher::{AgentToDispatcher, Cancel, Established, Final, Held, LegKey, Propose, Refused, Stays};
 pub use dispatcher_to_agent::{Aborted, Decided, DispatcherToAgent, Freeze, Leave, LegKept};
+pub use takeover::{
+    Advert, LeaseGranted, LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Predecessor, SwitchWanted,
+    TakeoverMessage, Yielded,
+};
 
 /// A message. Each role handles those that are for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +28,7 @@ pub enum Message {
     AgentToDispatcher(AgentToDispatcher),
     DispatcherToAgent(DispatcherToAgent),
     AgentToAgent(AgentToAgent),
+    Takeover(TakeoverMessage),
 }
 
 impl From<AgentToDispatcher> for Message {
@@ -46,5 +52,11 @@ impl From<AgentToAgent> for Message {
 impl From<SessionMessage> for Message {
     fn from(message: SessionMessage) -> Self {
         Self::AgentToAgent(AgentToAgent::Session(message))
+    }
+}
+
+impl From<TakeoverMessage> for Message {
+    fn from(message: TakeoverMessage) -> Self {
+        Self::Takeover(message)
     }
 }

@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bodies_never_panic(kind in 0..40u8, version in 0..3u8, body in vec(any::<u8>(), 0..400)) {
+    fn random_bodies_never_panic(kind in 0..60u8, version in 0..3u8, body in vec(any::<u8>(), 0..400)) {
         let whole = frame(version, kind, &body);
         if let Ok(decoded) = decode(&whole) {
             prop_assert_eq!(decoded.unwrap().1, whole.len());
@@ -160,6 +160,9 @@ fn the_layout_is_pinned() {
     encode(&Message::from(SessionMessage::Spend(SessionSpend { request: 7, key: kept.key })), &mut out).unwrap();
     encode(&Message::from(SessionMessage::Spent(SessionSpent { request: 7, granted: true })), &mut out).unwrap();
     encode(&Message::from(AgentToDispatcher::Tunnel(connection)), &mut out).unwrap();
+    for message in takeover_messages() {
+        encode(&Message::from(message), &mut out).unwrap();
+    }
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
         &[0, 0, 0, 35, 0, 5, 1, 2, b'n', b'0', 0xac, 0x02, 1, 1, 2, b'n', b'0'],
@@ -181,8 +184,54 @@ fn the_layout_is_pinned() {
         &[8; 32],
         &[0, 0, 0, 4, 1, 40, 7, 1],
         &[0, 0, 0, 5, 1, 41, 0x81, 0x01, 2],
+        &[0, 0, 0, 19, 1, 46, 0, 192, 0, 2, 1, 7, 0xac, 0x02, 0xd8, 0x04, 0, 1, 2, b'd', b'1', 7, 9],
+        &[0, 0, 0, 10, 1, 47, 0, 192, 0, 2, 1, 7, 0xac, 0x02],
+        &[0, 0, 0, 10, 1, 48, 0, 192, 0, 2, 1, 7, 0xac, 0x02],
+        &[0, 0, 0, 16, 1, 49, 0, 192, 0, 2, 1, 7, 0xac, 0x02, 1, 2, b'd', b'1', 0xac, 0x02],
+        &[0, 0, 0, 28, 1, 50, 1],
+        &[0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[1, 100, 0, 0xd8, 0x04, 1, 2, b'd', b'1'],
+        &[0, 0, 0, 12, 1, 51, 0, 192, 0, 2, 1, 2, b'd', b'1', 100, 1],
+        &[0, 0, 0, 11, 1, 52, 0, 192, 0, 2, 1, 7, 0xac, 0x02, 0],
     ];
     assert_eq!(out, expected.concat());
+}
+
+/// One of each.
+fn takeover_messages() -> [TakeoverMessage; 7] {
+    let (address, node) = ([192, 0, 2, 1].into(), NodeName::new("d1").unwrap());
+    let v6 = "2001:db8::1".parse().unwrap();
+    let lease = LeaseNumber { incarnation: 7, round: 300 };
+    let after = Predecessor { node: node.clone(), lease: LeaseNumber { incarnation: 7, round: 9 } };
+    let holder = Some(node.clone());
+    [
+        TakeoverMessage::LeaseWanted(LeaseWanted { address, lease, lease_ms: 600, inquiry: false, after: Some(after) }),
+        TakeoverMessage::LeaseReturned(LeaseReturned { address, lease }),
+        TakeoverMessage::LeaseGranted(LeaseGranted { address, lease }),
+        TakeoverMessage::LeaseRefused(LeaseRefused { address, lease, holder, remaining_ms: 300 }),
+        TakeoverMessage::Advert(Advert {
+            address: v6,
+            is_owner: true,
+            priority: 100,
+            by_order: false,
+            lease_ms: 600,
+            voters: vec![node.clone()],
+        }),
+        TakeoverMessage::SwitchWanted(SwitchWanted { address, to: node, priority: 100, by_order: true }),
+        TakeoverMessage::Yielded(Yielded { address, lease, by_order: false }),
+    ]
+}
+
+#[test]
+fn an_advert_has_so_many_voters() {
+    let voters = (0..=VOTERS_MAX).map(|number| NodeName::new(&format!("n{number}")).unwrap()).collect();
+    let address = [192, 0, 2, 1].into();
+    let advert = Advert { address, is_owner: true, priority: 1, by_order: false, lease_ms: 600, voters };
+    let body = postcard::to_allocvec(&advert).unwrap();
+    let decoded = decode(&frame(VERSION_MAX, MessageKind::Advert as u8, &body));
+    assert!(matches!(decoded, Err(FrameError::BadLength { .. })));
+    let message = Message::from(TakeoverMessage::Advert(advert));
+    assert_eq!(encode(&message, &mut Vec::new()).unwrap_err().field, "voters");
 }
 
 #[test]
