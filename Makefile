@@ -43,9 +43,10 @@ fmt:
 docs: deps
 	cargo test --workspace --locked $(FULL) --bin watari -- --ignored --exact config::reference::write_the_documentation
 
-# Explores every interleaving that the model of the move contains, and prints the number of states.
+# Explores every interleaving that the models of the move and of takeover contain, and prints the number of states.
 model: deps
 	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
+	cargo test --release --locked --package watari-takeover --test model -- --nocapture --include-ignored --test-threads 1
 
 # Simulates SEEDS whole clusters with lost messages, crashes and moves. A failure prints its seed, which replays it.
 SEEDS ?= 5000
