@@ -1,0 +1,10 @@
+//! The clock of leases.
+
+use rustix::time::{ClockId, clock_gettime};
+use watari_takeover::Time;
+
+/// `CLOCK_BOOTTIME`: no one can set it, and it goes on while the machine is suspended.
+pub(crate) fn now() -> Time {
+    let time = clock_gettime(ClockId::Boottime);
+    Time::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}

@@ -1,0 +1,438 @@
+//! Runs the voter and the candidates of a node.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use watari_mesh::Mesh;
+use watari_takeover::{Action, Candidate, Event, OwnershipRole, Reason, Status, SwitchRefused, Time, Voter};
+use watari_values::{NodeName, Role};
+use watari_wire::{Message, TakeoverMessage};
+
+use crate::clock;
+use crate::gate::Gate;
+use crate::keeper::{Keeper, Kept, Wanted, lock};
+use crate::link::Interface;
+use crate::metrics::Metrics;
+use crate::netlink::Netlink;
+use crate::notify::Notifier;
+use crate::prepare::{Cause, Prepared, StartError};
+use crate::settings::{ServiceAddress, Settings};
+
+/// How long the addresses of a node that ends have for going to another.
+const END_MAX: Duration = Duration::from_secs(1);
+
+/// The configuration of a node.
+pub struct Config {
+    pub node: NodeName,
+    /// A random number, drawn when the process starts.
+    pub incarnation: u64,
+    /// `None`: the node only votes.
+    pub takeover: Option<Settings>,
+    /// Whether this node can serve clients.
+    pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// The voter and the candidates of this node. Clones share them.
+#[derive(Clone)]
+pub struct Addresses {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    node: NodeName,
+    mesh: Mesh,
+    voter: Mutex<Voter>,
+    candidates: Vec<Entry>,
+    gate: Option<Arc<Mutex<Gate>>>,
+    metrics: Metrics,
+    /// Notified when a candidate has changed.
+    changed: Notify,
+}
+
+/// A candidate, and what it needs.
+struct Entry {
+    service: ServiceAddress,
+    interface: Interface,
+    machine: Mutex<Candidate>,
+    /// Notified when the candidate's next time may have changed.
+    stepped: Notify,
+    wanted: watch::Sender<Wanted>,
+}
+
+/// The state of a service address at this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressStatus {
+    pub service: ServiceAddress,
+    pub status: Status,
+    /// How long the candidate has had its role.
+    pub for_time: Duration,
+    /// How long its lease still lasts.
+    pub lease_left: Option<Duration>,
+}
+
+/// A switch cannot be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SwitchError {
+    #[error("this node is no candidate for service addresses")]
+    NoCandidate,
+    #[error("this node is no candidate for {0}")]
+    UnknownAddress(IpAddr),
+    #[error("{address}: {cause}")]
+    Refused { address: IpAddr, cause: SwitchRefused },
+}
+
+impl Addresses {
+    /// Starts the voter, and the candidates if there are any. On an error nothing was changed, except that the tables
+    /// of an earlier process may have been replaced. Ends with `shutdown`: call [`Addresses::end`] before. Must be
+    /// called in a tokio runtime.
+    pub async fn start(
+        config: Config,
+        mesh: Mesh,
+        registry: &mut Registry,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let Config { node, incarnation, takeover, can_serve } = config;
+        let mut shared = Shared {
+            node,
+            mesh,
+            voter: Mutex::new(Voter::new(clock::now())),
+            candidates: Vec::new(),
+            gate: None,
+            metrics: Metrics::register(registry),
+            changed: Notify::new(),
+        };
+        let Some(settings) = takeover else { return Ok(Self { shared: Arc::new(shared) }) };
+        let Prepared { netlink, interfaces, leftovers } = Prepared::check(&settings).await?;
+        let all = settings.addresses.iter().map(|service| service.address.addr()).collect();
+        let names = settings.interfaces().into_iter().map(str::to_owned).collect();
+        // All gates are closed from here on. So a leftover does not answer any more.
+        let gate = Arc::new(Mutex::new(Gate::make(all, names).map_err(Cause::Gate)?));
+        for left in leftovers {
+            tracing::warn!(address = %left.address, "removing an address that an earlier process has left");
+            let address = IpNet::new(left.address, left.prefix_len).unwrap_or_else(|_| left.address.into());
+            netlink.remove(left.index, address).await.map_err(Cause::Netlink)?;
+        }
+        shared.gate = Some(gate.clone());
+        let notifier = Notifier::start(settings.notify.clone());
+        let mut keepers = Vec::new();
+        for (service, interface) in settings.addresses.iter().zip(interfaces) {
+            let (wanted, wanted_there) = watch::channel(Wanted::Absent);
+            keepers.push((
+                Keeper {
+                    address: service.address,
+                    interface: interface.clone(),
+                    gate: gate.clone(),
+                    netlink: netlink.clone(),
+                    notifier: notifier.clone(),
+                    lifetime_s: settings.lifetime_s(),
+                    garp_repeat: settings.garp_repeat,
+                    garp_refresh: settings.garp_refresh,
+                },
+                wanted_there,
+            ));
+            let machine = Candidate::new(
+                watari_takeover::Settings {
+                    node: shared.node.clone(),
+                    incarnation,
+                    address: service.address.addr(),
+                    priority: service.priority,
+                    preempt: settings.preempt,
+                    terms: settings.terms.clone(),
+                },
+                clock::now(),
+            );
+            shared.metrics.role(service.address.addr(), OwnershipRole::Standby);
+            shared.candidates.push(Entry {
+                service: service.clone(),
+                interface,
+                machine: Mutex::new(machine),
+                stepped: Notify::new(),
+                wanted,
+            });
+        }
+        let shared = Arc::new(shared);
+        for (number, (keeper, wanted)) in keepers.into_iter().enumerate() {
+            let reporting = shared.clone();
+            let report = move |kept| reporting.kept(number, kept);
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(keeper.run(wanted, report)));
+            let waking = shared.clone();
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { waking.wake(number).await }));
+        }
+        let watching = shared.clone();
+        let look = settings.terms.advert_interval;
+        tokio::spawn(
+            shutdown
+                .clone()
+                .run_until_cancelled_owned(async move { watching.watch_readiness(netlink, look, can_serve).await }),
+        );
+        Ok(Self { shared })
+    }
+
+    /// Handles an event of the mesh. Ignores messages about other things.
+    pub fn handle(&self, event: &watari_mesh::Event) {
+        if let watari_mesh::Event::Message { peer, message: Message::Takeover(message) } = event {
+            self.shared.on_message(peer, message);
+        }
+    }
+
+    /// The addresses for which this node is a candidate, in the order of the configuration.
+    pub fn statuses(&self) -> Vec<AddressStatus> {
+        let now = clock::now();
+        let status = |entry: &Entry| {
+            let status = entry.machine().status(now);
+            AddressStatus {
+                service: entry.service.clone(),
+                for_time: now.saturating_sub(status.since),
+                lease_left: status.lease_end.map(|end| end.saturating_sub(now)),
+                status,
+            }
+        };
+        self.shared.candidates.iter().map(status).collect()
+    }
+
+    /// Orders a switch of `address`, or of all addresses, to `node`, or to the best candidate.
+    /// [`Addresses::statuses`] shows whether it has had its effect. Of several addresses, those that are there already
+    /// stay.
+    pub fn order_switch(&self, address: Option<IpAddr>, node: Option<&NodeName>) -> Result<(), SwitchError> {
+        let is_meant = |entry: &&Entry| address.is_none_or(|address| entry.service.address.addr() == address);
+        let meant: Vec<_> = self.shared.candidates.iter().filter(is_meant).collect();
+        if meant.is_empty() {
+            return Err(address.map_or(SwitchError::NoCandidate, SwitchError::UnknownAddress));
+        }
+        let ordered = meant.iter().map(|entry| {
+            let order =
+                |machine: &mut Candidate, now, actions: &mut Vec<Action>| machine.order_switch(node, now, actions);
+            match self.shared.with_machine(entry, order) {
+                Err(SwitchRefused::AlreadyThere(_)) if address.is_none() => Ok(()),
+                Err(cause) => Err(SwitchError::Refused { address: entry.service.address.addr(), cause }),
+                Ok(()) => Ok(()),
+            }
+        });
+        // Each is ordered, whatever becomes of the others.
+        ordered.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    /// Leaves all addresses to other candidates, within 1 s, and removes the tables from `nf_tables`.
+    pub async fn end(&self) {
+        for (number, _) in self.shared.candidates.iter().enumerate() {
+            self.shared.step(number, Event::End);
+        }
+        let ended = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                if self.shared.candidates.iter().all(|entry| entry.machine().has_ended()) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if timeout(END_MAX, ended).await.is_err() {
+            tracing::warn!("service addresses are not removed within 1 s: their gates close by themselves");
+            return;
+        }
+        let Some(gate) = self.shared.gate.clone() else { return };
+        if let Ok(Err(error)) = spawn_blocking(move || lock(&gate).remove()).await {
+            tracing::warn!(%error, "cannot remove the tables from nf_tables");
+        }
+    }
+}
+
+impl Entry {
+    fn machine(&self) -> MutexGuard<'_, Candidate> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn on_message(self: &Arc<Self>, from: &NodeName, message: &TakeoverMessage) {
+        if let Some(answer) = self.vote(from, message) {
+            let _ = self.mesh.send(from, &answer.into());
+            return;
+        }
+        let address = message.address();
+        let number = self.candidates.iter().position(|entry| entry.service.address.addr() == address);
+        if let Some(number) = number {
+            self.step(number, Event::Message { from, message });
+        }
+    }
+
+    /// Has the voter handle a request. Returns its answer.
+    fn vote(&self, from: &NodeName, message: &TakeoverMessage) -> Option<TakeoverMessage> {
+        let mut voter = self.voter.lock().unwrap_or_else(PoisonError::into_inner);
+        match message {
+            TakeoverMessage::LeaseWanted(wanted) => Some(voter.wanted(from, wanted, clock::now())),
+            TakeoverMessage::LeaseReturned(returned) => {
+                voter.returned(from, returned);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn step(self: &Arc<Self>, number: usize, event: Event<'_>) {
+        self.with_machine(&self.candidates[number], |machine, now, actions| machine.handle(event, now, actions));
+    }
+
+    /// Calls `act`, and carries out the actions that it appends.
+    fn with_machine<T>(
+        self: &Arc<Self>,
+        entry: &Entry,
+        act: impl FnOnce(&mut Candidate, Time, &mut Vec<Action>) -> T,
+    ) -> T {
+        let mut machine = entry.machine();
+        let before = machine.status(clock::now());
+        let mut actions = Vec::new();
+        let result = act(&mut machine, clock::now(), &mut actions);
+        self.carry_out(entry, &mut machine, actions);
+        self.log(entry, &before, &machine.status(clock::now()));
+        drop(machine);
+        entry.stepped.notify_one();
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Carries out actions, and those that follow from the answers of this node's own voter.
+    fn carry_out(self: &Arc<Self>, entry: &Entry, machine: &mut Candidate, actions: Vec<Action>) {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            match action {
+                Action::ToVoters(message) => {
+                    for voter in &machine.settings().terms.voters.clone() {
+                        if *voter != self.node {
+                            self.send(voter, &message);
+                        } else if let Some(answer) = self.vote(voter, &message) {
+                            let mut further = Vec::new();
+                            let event = Event::Message { from: voter, message: &answer };
+                            machine.handle(event, clock::now(), &mut further);
+                            actions.extend(further);
+                        }
+                    }
+                }
+                Action::ToDispatchers(message) => {
+                    for peer in self.mesh.peers() {
+                        if peer.up_for.is_some() && peer.roles.contains(&Role::Dispatcher) {
+                            self.send(&peer.name, &message);
+                        }
+                    }
+                }
+                Action::To(node, message) => self.send(&node, &message),
+                Action::Check => self.check(entry),
+                Action::Activate { until } | Action::Extend { until } => {
+                    entry.wanted.send_replace(Wanted::Present { until });
+                }
+                Action::Deactivate => drop(entry.wanted.send_replace(Wanted::Absent)),
+            }
+        }
+    }
+
+    /// A message that is not sent counts as lost.
+    fn send(&self, to: &NodeName, message: &TakeoverMessage) {
+        let _ = self.mesh.send(to, &message.clone().into());
+    }
+
+    /// Looks for another machine with the address.
+    fn check(self: &Arc<Self>, entry: &Entry) {
+        let address = entry.service.address.addr();
+        let Some(number) = self.candidates.iter().position(|other| other.service == entry.service) else { return };
+        let (shared, interface) = (self.clone(), entry.interface.clone());
+        tokio::spawn(async move {
+            let found = spawn_blocking(move || interface.other_with(address)).await;
+            let other =
+                found.map_err(|error| error.to_string()).and_then(|found| found.map_err(|error| error.to_string()));
+            let in_use = other.unwrap_or_else(|error| {
+                // The interface is down, for example. That makes the node unable to serve, and no duplicate.
+                tracing::warn!(%address, error, "cannot ask whether another machine has the address");
+                None
+            });
+            shared.step(number, Event::Checked(in_use));
+        });
+    }
+
+    fn kept(self: &Arc<Self>, number: usize, kept: Kept) {
+        let address = self.candidates[number].service.address.addr();
+        match kept {
+            Kept::Active => self.metrics.activation(address),
+            Kept::Removed => self.step(number, Event::Removed),
+            Kept::Failed => {
+                self.metrics.failure(address);
+                self.step(number, Event::Failed);
+            }
+        }
+    }
+
+    fn log(&self, entry: &Entry, before: &Status, after: &Status) {
+        let address = entry.service.address.addr();
+        if before.role == after.role {
+            return;
+        }
+        self.metrics.role(address, after.role);
+        let (role, reason, interface) = (after.role.as_str(), &after.reason, &entry.service.interface);
+        match after.role {
+            OwnershipRole::Asking => tracing::debug!(%address, role, %reason, "address"),
+            OwnershipRole::Leaving if after.reason == Reason::LeaseLost => {
+                self.metrics.lease_lost(address);
+                tracing::error!(%address, interface, role, %reason, "address");
+            }
+            OwnershipRole::Standby if matches!(after.reason, Reason::AddressInUse { .. }) => {
+                tracing::error!(%address, interface, role, %reason, "address: trying again in 5 s");
+            }
+            // Attempts that voters refuse are frequent while another node has the address.
+            OwnershipRole::Standby if before.role == OwnershipRole::Asking => {
+                tracing::debug!(%address, role, %reason, "address");
+            }
+            _ => tracing::info!(%address, interface, role, %reason, "address"),
+        }
+    }
+
+    /// Has the candidate do what is due. Never ends.
+    async fn wake(self: Arc<Self>, number: usize) {
+        let entry = &self.candidates[number];
+        loop {
+            let wait = entry.machine().wake_at().saturating_sub(clock::now());
+            tokio::select! {
+                () = sleep(wait) => self.step(number, Event::Tick),
+                () = entry.stepped.notified() => {}
+            }
+        }
+    }
+
+    /// Follows whether the node can serve clients at its addresses. Never ends.
+    async fn watch_readiness(
+        self: Arc<Self>,
+        netlink: Netlink,
+        look: Duration,
+        can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    ) {
+        let mut running = netlink.running();
+        let mut looks = interval(look);
+        let mut known = vec![false; self.candidates.len()];
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                changed = running.changed() => {
+                    if changed.is_err() {
+                        return tracing::error!("the netlink socket has failed: states of interfaces are unknown");
+                    }
+                }
+            }
+            let serves = can_serve();
+            for (number, known) in known.iter_mut().enumerate() {
+                let ready = serves && netlink.is_running(self.candidates[number].interface.index);
+                if *known != ready {
+                    *known = ready;
+                    let ServiceAddress { address, interface, .. } = &self.candidates[number].service;
+                    tracing::info!(address = %address.addr(), interface, ready, "ability to serve clients");
+                    self.step(number, Event::Ready(ready));
+                }
+            }
+        }
+    }
+}

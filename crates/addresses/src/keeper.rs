@@ -1,0 +1,187 @@
+//! Has the kernel do what the candidate of an address wants.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::{Instant, sleep};
+use watari_takeover::Time;
+
+use crate::clock;
+use crate::gate::{Gate, GateError};
+use crate::link::Interface;
+use crate::netlink::Netlink;
+use crate::notify::{Notice, Notifier};
+
+/// The interval of the announcements that follow an activation.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// How often the kernel gets a new lifetime for an address. The shortest lifetime is 3 s.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause before another attempt to remove an address.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the candidate wants. A later value replaces an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Absent,
+    /// The gate is open until then, and the interface has the address.
+    Present {
+        until: Time,
+    },
+}
+
+/// What a keeper reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// The address is active.
+    Active,
+    /// The gate is closed, and the interface does not have the address.
+    Removed,
+    /// The kernel refuses an order.
+    Failed,
+}
+
+/// Keeps one address.
+pub(crate) struct Keeper {
+    pub(crate) address: IpNet,
+    pub(crate) interface: Interface,
+    pub(crate) gate: Arc<Mutex<Gate>>,
+    pub(crate) netlink: Netlink,
+    pub(crate) notifier: Notifier,
+    pub(crate) lifetime_s: u32,
+    pub(crate) garp_repeat: u32,
+    pub(crate) garp_refresh: Option<Duration>,
+}
+
+/// The interface has the address.
+struct Present {
+    refreshed: Instant,
+    announcing: AbortHandle,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.announcing.abort();
+    }
+}
+
+impl Keeper {
+    /// Follows `wanted` until its sender is gone.
+    pub(crate) async fn run(self, mut wanted: watch::Receiver<Wanted>, report: impl Fn(Kept)) {
+        let mut present = None;
+        while wanted.changed().await.is_ok() {
+            let is_wanted = *wanted.borrow_and_update();
+            match is_wanted {
+                Wanted::Present { until } => match self.keep(until, &mut present).await {
+                    Ok(true) => report(Kept::Active),
+                    Ok(false) => {}
+                    Err(error) => {
+                        let (address, interface) = (self.address, &self.interface.name);
+                        tracing::error!(%address, interface, %error, "cannot activate the address");
+                        report(Kept::Failed);
+                    }
+                },
+                Wanted::Absent => {
+                    self.remove(present.take()).await;
+                    report(Kept::Removed);
+                }
+            }
+        }
+    }
+
+    /// Keeps the gate open, and the address on its interface. Returns whether it has become active.
+    async fn keep(&self, until: Time, present: &mut Option<Present>) -> Result<bool, KeepError> {
+        let (gate, address) = (self.gate.clone(), self.address.addr());
+        let opened = spawn_blocking(move || lock(&gate).open(address, until, clock::now)).await;
+        match opened.map_err(|_| KeepError::Panicked)? {
+            Ok(()) => {}
+            // The candidate ends the lease itself, or extends it.
+            Err(error @ (GateError::LeaseOver | GateError::TooSlow)) => {
+                tracing::warn!(%address, %error, "lease not extended");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if present.as_ref().is_some_and(|present| present.refreshed.elapsed() < REFRESH_INTERVAL) {
+            return Ok(false);
+        }
+        self.netlink.add(self.interface.index, self.address, self.lifetime_s).await?;
+        let refreshed = Instant::now();
+        if let Some(present) = present {
+            present.refreshed = refreshed;
+            return Ok(false);
+        }
+        *present = Some(Present { refreshed, announcing: self.announce() });
+        self.notify(true);
+        Ok(true)
+    }
+
+    /// Closes the gate and removes the address. Does not return before that is done. The gate closes by itself if it
+    /// cannot be done.
+    async fn remove(&self, present: Option<Present>) {
+        let was_present = present.is_some();
+        drop(present);
+        while let Err(error) = self.try_to_remove().await {
+            let (address, interface) = (self.address, &self.interface.name);
+            tracing::error!(%address, interface, %error, "cannot remove the address: trying again");
+            sleep(RETRY_PAUSE).await;
+        }
+        if was_present {
+            self.notify(false);
+        }
+    }
+
+    async fn try_to_remove(&self) -> Result<(), KeepError> {
+        let (gate, address) = (self.gate.clone(), self.address.addr());
+        let closed = spawn_blocking(move || lock(&gate).close(address)).await;
+        closed.map_err(|_| KeepError::Panicked)??;
+        Ok(self.netlink.remove(self.interface.index, self.address).await?)
+    }
+
+    /// Announces the address from now on.
+    fn announce(&self) -> AbortHandle {
+        let (interface, address) = (self.interface.clone(), self.address.addr());
+        let (repeat, refresh) = (self.garp_repeat, self.garp_refresh);
+        let announcing = tokio::spawn(async move {
+            let announce = || {
+                if let Err(error) = interface.announce(address) {
+                    tracing::warn!(%address, interface = interface.name, %error, "cannot announce the address");
+                }
+            };
+            for number in 0..repeat {
+                if number > 0 {
+                    sleep(ANNOUNCE_INTERVAL).await;
+                }
+                announce();
+            }
+            while let Some(refresh) = refresh {
+                sleep(refresh).await;
+                announce();
+            }
+        });
+        announcing.abort_handle()
+    }
+
+    fn notify(&self, is_active: bool) {
+        let (address, interface) = (self.address.addr(), self.interface.name.clone());
+        self.notifier.notify(Notice { is_active, address, interface });
+    }
+}
+
+pub(crate) fn lock(gate: &Mutex<Gate>) -> std::sync::MutexGuard<'_, Gate> {
+    // A panic leaves no transaction half done.
+    gate.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kernel did not do what was wanted.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error("netlink: {0}")]
+    Netlink(#[from] rtnetlink::Error),
+    #[error("the thread of the gate has failed")]
+    Panicked,
+}

@@ -1,0 +1,130 @@
+//! Addresses and states of interfaces, over rtnetlink.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt};
+use ipnet::IpNet;
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, CacheInfo};
+use rtnetlink::packet_route::link::{LinkFlags, LinkMessage};
+use rtnetlink::{Error, Handle, MulticastGroup};
+use tokio::sync::watch;
+
+/// `EADDRNOTAVAIL`: the interface does not have the address.
+const NOT_AVAILABLE: i32 = 99;
+
+/// The interfaces of this machine.
+#[derive(Clone)]
+pub(crate) struct Netlink {
+    handle: Handle,
+    /// By index: whether the interface can carry packets.
+    running: watch::Receiver<Arc<BTreeMap<u32, bool>>>,
+}
+
+/// An address that an interface has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PresentAddress {
+    pub(crate) index: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) prefix_len: u8,
+    /// Whether it stays until it is removed. Those of Watari have a lifetime.
+    pub(crate) is_permanent: bool,
+}
+
+impl Netlink {
+    /// Opens the socket, and follows the states of interfaces. Must be called in a tokio runtime.
+    pub(crate) async fn open() -> Result<Self, Error> {
+        let opened = rtnetlink::new_multicast_connection(&[MulticastGroup::Link]);
+        let (connection, handle, mut messages) = opened.map_err(|error| Error::NetlinkError(not_opened(&error)))?;
+        tokio::spawn(connection);
+        let mut states = BTreeMap::new();
+        let mut links = handle.link().get().execute();
+        while let Some(link) = links.try_next().await? {
+            states.insert(link.header.index, is_running(&link));
+        }
+        let (sender, running) = watch::channel(Arc::new(states));
+        tokio::spawn(async move {
+            while let Some((message, _)) = messages.next().await {
+                let (index, is_running) = match message.payload {
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                        (link.header.index, is_running(&link))
+                    }
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link.header.index, false),
+                    _ => continue,
+                };
+                sender.send_modify(|states| {
+                    Arc::make_mut(states).insert(index, is_running);
+                });
+            }
+        });
+        Ok(Self { handle, running })
+    }
+
+    /// Whether the interface can carry packets.
+    pub(crate) fn is_running(&self, index: u32) -> bool {
+        self.running.borrow().get(&index).copied().unwrap_or(false)
+    }
+
+    /// Notified when the state of an interface changes.
+    pub(crate) fn running(&self) -> watch::Receiver<Arc<BTreeMap<u32, bool>>> {
+        self.running.clone()
+    }
+
+    /// All addresses of all interfaces.
+    pub(crate) async fn addresses(&self) -> Result<Vec<PresentAddress>, Error> {
+        let mut found = Vec::new();
+        let mut addresses = self.handle.address().get().execute();
+        while let Some(message) = addresses.try_next().await? {
+            // IPv4 has the interface's own address as `Local`, IPv6 as `Address`.
+            let local = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            });
+            let other = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            });
+            let (index, prefix_len) = (message.header.index, message.header.prefix_len);
+            let is_permanent = message.header.flags.contains(AddressHeaderFlags::Permanent);
+            if let Some(address) = local.or(other) {
+                found.push(PresentAddress { index, address, prefix_len, is_permanent });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds an address, or gives it the lifetime again. The kernel removes it when the lifetime has passed. It is not
+    /// preferred as a source address, and the kernel does not check for duplicates.
+    pub(crate) async fn add(&self, index: u32, address: IpNet, lifetime_s: u32) -> Result<(), Error> {
+        let mut request = self.handle.address().add(index, address.addr(), address.prefix_len()).replace();
+        let mut lifetime = CacheInfo::default();
+        (lifetime.ifa_preferred, lifetime.ifa_valid) = (0, lifetime_s);
+        let message = request.message_mut();
+        message.attributes.push(AddressAttribute::CacheInfo(lifetime));
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        request.execute().await
+    }
+
+    /// Removes an address, if the interface has it.
+    pub(crate) async fn remove(&self, index: u32, address: IpNet) -> Result<(), Error> {
+        let mut request = self.handle.address().add(index, address.addr(), address.prefix_len());
+        let message = request.message_mut().clone();
+        match self.handle.address().del(message).execute().await {
+            Err(Error::NetlinkError(error)) if error.raw_code() == -NOT_AVAILABLE => Ok(()),
+            done => done,
+        }
+    }
+}
+
+fn is_running(link: &LinkMessage) -> bool {
+    link.header.flags.contains(LinkFlags::Up | LinkFlags::Running)
+}
+
+fn not_opened(error: &std::io::Error) -> rtnetlink::packet_core::ErrorMessage {
+    let mut message = rtnetlink::packet_core::ErrorMessage::default();
+    message.code = error.raw_os_error().and_then(|code| std::num::NonZeroI32::new(-code));
+    message
+}

@@ -1,0 +1,51 @@
+//! The settings of candidates.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use watari_takeover::Terms;
+use watari_values::NodeName;
+
+/// `[dispatcher.takeover]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub addresses: Vec<ServiceAddress>,
+    /// The voters, the lease and the interval of adverts. They are the same at all candidates.
+    pub terms: Terms,
+    pub preempt: bool,
+    /// Announcements after an address has become active.
+    pub garp_repeat: u32,
+    /// The interval of announcements after those. `None`: there are none.
+    pub garp_refresh: Option<Duration>,
+    /// The program that runs when an address becomes active or standby.
+    pub notify: Option<PathBuf>,
+}
+
+/// A service address for which this node is a candidate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAddress {
+    /// The address, and the length of the prefix that the interface gets with it.
+    pub address: IpNet,
+    pub interface: String,
+    /// 1 to 254.
+    pub priority: u8,
+}
+
+impl Settings {
+    /// The names of the interfaces, each once.
+    pub(crate) fn interfaces(&self) -> BTreeSet<&str> {
+        self.addresses.iter().map(|address| address.interface.as_str()).collect()
+    }
+
+    pub(crate) fn voters(&self) -> impl Iterator<Item = &NodeName> {
+        self.terms.voters.iter()
+    }
+
+    /// How long the kernel keeps an address that is not renewed, in seconds. Longer than a lease, because the gate ends
+    /// that, and the kernel has only whole seconds. It removes the address of a node that was killed.
+    pub(crate) fn lifetime_s(&self) -> u32 {
+        u32::try_from(self.terms.lease.as_secs()).unwrap_or(u32::MAX).saturating_add(3)
+    }
+}

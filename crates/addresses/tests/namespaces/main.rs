@@ -1,0 +1,6 @@
+//! Gates, addresses and announcements in network namespaces, against the kernel. A test runs itself again in a
+//! namespace of its own. The tests need `curl`, `ip`, `unshare` and `nsenter`.
+#![allow(clippy::unwrap_used)]
+
+mod gate;
+mod lab;
