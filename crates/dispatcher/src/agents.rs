@@ -311,6 +311,12 @@ impl Agents {
         self.settings().agent(agent).map(Agent::is_available)
     }
 
+    /// Whether an agent is available, or connections are relayed to backends.
+    pub(crate) fn can_serve(&self) -> bool {
+        let settings = self.settings();
+        !settings.config.passthrough.is_empty() || settings.agents().any(|(_, agent)| agent.is_available())
+    }
+
     /// The available agents for which `wanted` returns true, that are not being drained and have a free slot, by name.
     fn with_room(
         &self,

@@ -221,6 +221,12 @@ impl Dispatcher {
         self.shared.table.statuses()
     }
 
+    /// Whether clients of this dispatcher would be served, apart from limits on connections: by an available agent, or
+    /// by a backend.
+    pub fn can_serve(&self) -> bool {
+        self.shared.agents.can_serve()
+    }
+
     /// The agents of the configuration, and those that are being drained after they left it.
     pub fn agents(&self) -> Vec<AgentStatus> {
         self.shared.agents.statuses(&self.shared.table)

@@ -3,13 +3,14 @@
 //! A connection carries one question and one answer, each a line of JSON ([`Question`], [`Answer`]). Messages carry a
 //! version. A node answers an unknown question with an error.
 
+mod addresses;
 mod as_text;
 mod client;
 mod origins;
 mod server;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use watari_values::{ConnectionId, NodeName};
 
 use crate::config::Change;
 
+pub(crate) use addresses::AddressEntry;
 pub(crate) use client::{AskError, ask};
 pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
 pub(crate) use server::{BindError, Handle, Server, missing_directory, require_directory};
@@ -76,6 +78,15 @@ pub(crate) enum Topic {
         /// The program to run. `None`: the one that the node runs.
         program: Option<PathBuf>,
     },
+    /// The service addresses for which the node is a candidate. Answer: a list of [`AddressEntry`].
+    Addresses,
+    /// A service address, or all, go to another node. Answer: [`Answer::Done`] when the owner was asked.
+    /// [`Topic::Addresses`] shows whether they go.
+    Switch {
+        address: Option<IpAddr>,
+        /// `None`: from the owner, to the best other candidate; from another node, to that node.
+        node: Option<NodeName>,
+    },
     /// The node reads its configuration again. Answer: [`Answer::Reloaded`].
     Reload,
 }
@@ -97,6 +108,7 @@ pub(crate) enum Answer {
     Connections(Vec<Connection>),
     Sessions(Sessions),
     Origins(Vec<Pool>),
+    Addresses(Vec<AddressEntry>),
     Reloaded(Reloaded),
     /// The node has followed the order, or has begun to.
     Done,
@@ -127,6 +139,9 @@ pub(crate) struct Status {
     pub(crate) links_up: usize,
     /// Peers from the configuration, and those that members introduced.
     pub(crate) peers: usize,
+    /// The service addresses for which the node is a candidate.
+    #[serde(default)]
+    pub(crate) addresses: Vec<AddressEntry>,
 }
 
 /// A node in the view of the node that answers.
@@ -278,8 +293,14 @@ mod tests {
             (Topic::Drain { node: node.clone() }, json!({"drain": {"node": "a1"}})),
             (Topic::Undrain { node: node.clone() }, json!({"undrain": {"node": "a1"}})),
             (Topic::Evict { node: node.clone() }, json!({"evict": {"node": "a1"}})),
-            (Topic::Admit { node }, json!({"admit": {"node": "a1"}})),
+            (Topic::Admit { node: node.clone() }, json!({"admit": {"node": "a1"}})),
             (Topic::RotateKeys, json!("rotate_keys")),
+            (Topic::Addresses, json!("addresses")),
+            (
+                Topic::Switch { address: Some([192, 0, 2, 1].into()), node: Some(node.clone()) },
+                json!({"switch": {"address": "192.0.2.1", "node": "a1"}}),
+            ),
+            (Topic::Switch { address: None, node: None }, json!({"switch": {"address": null, "node": null}})),
             (Topic::Reload, json!("reload")),
         ];
         for (topic, written) in cases {

@@ -6,8 +6,8 @@
 //!
 //! * `raw` is the file as TOML: tables, keys, and the types of values. It refuses unknown keys. `form` finds all
 //!   mistakes of this kind, and `words` describes them without names of Rust types.
-//! * `tables`, `members`, `tls`, `sessions` and `proxy` refuse values that are well-formed but not valid, and `check`
-//!   collects their mistakes. They open no file.
+//! * `tables`, `members`, `tls`, `sessions`, `takeover` and `proxy` refuse values that are well-formed but not valid,
+//!   and `check` collects their mistakes. They open no file.
 //! * `model` is the result, except `proxy`. `file` reads the files that it names, and describes mistakes with their
 //!   lines.
 //! * `schema` describes what `raw` accepts as a JSON schema, with the documentation of keys.
@@ -37,6 +37,7 @@ mod sessions;
 mod spanned;
 mod stamps;
 mod tables;
+mod takeover;
 mod tls;
 mod value;
 mod words;

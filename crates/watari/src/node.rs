@@ -12,6 +12,7 @@ mod upgrade;
 mod view;
 
 use std::future::pending;
+use std::io;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use watari_addresses::Addresses;
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh};
@@ -86,6 +88,8 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
     };
     tracing::info!(node = %name, %signal, "ending");
     process::notify("STOPPING=1");
+    // First: new clients go to the next owner from now on.
+    node.addresses.end().await;
     if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
         drain::before_the_end(agent, node.reloader.drain_timeout().await, &mut end).await;
     }
@@ -111,6 +115,7 @@ struct Node {
     mesh: Mesh,
     admin: JoinHandle<()>,
     running: Roles,
+    addresses: Addresses,
     reloader: Arc<Reloader>,
     predecessor: Arc<Predecessor>,
     /// Ends the links. A child of `shutdown`.
@@ -161,11 +166,12 @@ impl Node {
             },
         };
         let redirects_max = files::redirects_max(process::raise_file_limit());
-        let redirects = Redirects::new(redirects_max, &mut registry, shutdown.clone());
+        let redirects = Redirects::new(redirects_max, start.registry, shutdown.clone());
         if let Some(dispatcher) = &config.dispatcher {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }
-        tokio::spawn(distribute(events, running.clone()));
+        let addresses = start.addresses(&config, &running).await?;
+        tokio::spawn(distribute(events, running.clone(), addresses.clone()));
         let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
@@ -184,6 +190,7 @@ impl Node {
             started,
             mesh: mesh.clone(),
             running: running.clone(),
+            addresses: addresses.clone(),
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
         });
@@ -207,7 +214,7 @@ impl Node {
             dispatcher.listen(&wanted, clients).await.map_err(starting("accepting clients"))?;
         }
         let admin = tokio::spawn(listeners.admin.serve(answer, shutdown.clone()));
-        Ok(Self { mesh, admin, running, reloader, predecessor, unlink, shutdown })
+        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, unlink, shutdown })
     }
 
     /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at
@@ -281,9 +288,30 @@ impl Start<'_> {
         started.map_err(starting("the dispatcher"))
     }
 
+    /// The voter of this node, and the candidates for service addresses. They start last, because nothing else of the
+    /// start may fail while the node has an address.
+    async fn addresses(&mut self, config: &Config, running: &Roles) -> Result<Addresses, NodeError> {
+        let dispatcher = running.dispatcher.clone();
+        let takeover = config.dispatcher.as_ref().and_then(|dispatcher| dispatcher.takeover.as_ref());
+        let addresses = watari_addresses::Config {
+            node: config.node.name.value.clone(),
+            incarnation: random_u64().map_err(starting("service addresses"))?,
+            takeover: takeover.map(|takeover| takeover.settings.clone()),
+            can_serve: Box::new(move || dispatcher.as_ref().is_some_and(Dispatcher::can_serve)),
+        };
+        let started = Addresses::start(addresses, self.mesh.clone(), self.registry, self.shutdown).await;
+        started.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))
+    }
+
     fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
     }
+}
+
+fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Reads the configuration again at each signal. The reload logs its result.
@@ -302,9 +330,11 @@ async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
     }
 }
 
-/// Passes every event of the mesh to every role.
-async fn distribute(mut events: mpsc::Receiver<Event>, roles: Roles) {
+/// Passes every event of the mesh to every role, and to the service addresses.
+async fn distribute(mut events: mpsc::Receiver<Event>, roles: Roles, addresses: Addresses) {
     while let Some(event) = events.recv().await {
+        // First: leases are short.
+        addresses.handle(&event);
         if let Some(dispatcher) = &roles.dispatcher {
             dispatcher.handle(&event);
         }

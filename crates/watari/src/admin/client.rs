@@ -49,6 +49,7 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
             | (Topic::Connections, Answer::Connections(_))
             | (Topic::Sessions, Answer::Sessions(_))
             | (Topic::Origins, Answer::Origins(_))
+            | (Topic::Addresses, Answer::Addresses(_))
             | (Topic::Reload, Answer::Reloaded(_))
             | (
                 Topic::Move { .. }
@@ -59,7 +60,8 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
                     | Topic::RotateKeys
                     | Topic::Upgrade { .. }
                     | Topic::DrainOrigin { .. }
-                    | Topic::MoveTransfer { .. },
+                    | Topic::MoveTransfer { .. }
+                    | Topic::Switch { .. },
                 Answer::Done
             )
     )

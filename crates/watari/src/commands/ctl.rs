@@ -7,6 +7,7 @@ mod origin_tables;
 mod origins;
 mod remote;
 mod show;
+mod switch;
 pub(crate) mod unfulfilled;
 
 use std::path::PathBuf;
@@ -72,6 +73,26 @@ enum What {
     Origins {
         #[command(subcommand)]
         order: Option<origins::Order>,
+    },
+    /// Show the service addresses of a dispatcher: who has them, since when, and why
+    ///
+    /// A node is active or standby for an address. It is asking while it tries to get the address, and leaving while it
+    /// removes it. `lease_ms` is the rest of its lease, without a renewal.
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock addresses")]
+    Addresses,
+    /// Give a service address, or all, to another dispatcher
+    ///
+    /// Any dispatcher with the address can be asked. Without NODE, the owner gives the address to the candidate with
+    /// the highest priority, and another node takes it over itself. Nodes with a higher priority do not take the address
+    /// back. Established connections end. The exit status is 1 if the address is not there after 5 s.
+    #[command(after_help = SWITCH_EXAMPLES)]
+    Switch {
+        /// The address; without it, all addresses
+        #[arg(value_name = "ADDRESS")]
+        first: Option<switch::AddressOrNode>,
+        /// The node that is to have it
+        #[arg(value_name = "NODE", value_parser = NodeName::new)]
+        second: Option<NodeName>,
     },
     /// Move a connection to another agent
     ///
@@ -174,6 +195,12 @@ Examples:
   watari ctl --admin a1.sock --json origins | jq '.[].resources[] | select(.movable | not)'
   watari ctl --admin a1.sock origins drain http://10.0.0.1:8080";
 
+const SWITCH_EXAMPLES: &str = "\
+Examples:
+  watari ctl --admin d1.sock switch
+  watari ctl --admin d1.sock switch d2
+  watari ctl --admin d1.sock switch 192.0.2.1 d2";
+
 const DRAIN_EXAMPLES: &str = "\
 Examples:
   watari ctl --admin d1.sock drain a1
@@ -202,6 +229,8 @@ impl Ctl {
                 let done = done.saying(format!("{admitted} may be a member again"));
                 node.order(Topic::Admit { node: admitted }, done).await
             }
+            What::Addresses => node.show(Topic::Addresses).await,
+            What::Switch { first, second } => switch::run(&node, first, second).await,
             What::Sessions => node.show(Topic::Sessions).await,
             What::Origins { order: None } => node.show(Topic::Origins).await,
             What::Origins { order: Some(order) } => order.run(&node).await,

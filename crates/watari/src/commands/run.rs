@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::print::{print, print_json};
 use crate::config::{Config, Loaded, SiteMetrics};
 use crate::failure::Failure;
-use crate::node::Outside;
 use crate::node::expiry::{self, Expiry};
+use crate::node::{NodeError, Outside};
 use crate::{logging, node, process};
 
 /// Run a node
@@ -26,11 +26,16 @@ pub(crate) struct Run {
     /// Only check the configuration and the files it names
     #[arg(long)]
     check: bool,
+    /// Only check the configuration and this machine, and print what the node would do to its interfaces
+    ///
+    /// That is for service addresses ([dispatcher.takeover]). Nothing is changed.
+    #[arg(long = "dry-run", conflicts_with = "check")]
+    dry: bool,
     /// With --check: print JSON
     #[arg(long, requires = "check")]
     json: bool,
     /// End when the process that started this one ends
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with_all = ["check", "dry"])]
     with_parent: bool,
     /// Take over from the process at the standard input: `watari ctl upgrade` starts a node so
     #[arg(long, hide = true, conflicts_with = "check")]
@@ -41,6 +46,7 @@ const EXAMPLES: &str = "\
 Examples:
   watari run --config d1.toml
   watari run --config d1.toml --check
+  watari run --config d1.toml --dry-run
 
 On SIGTERM an agent moves its connections to others, for at most [node] drain_timeout, and the node ends; SIGINT, or a
 second signal, ends it at once. On SIGHUP the node reads its configuration again, like `watari ctl reload`. On SIGUSR1
@@ -96,10 +102,24 @@ impl Run {
             }
             return self.checked(&config, &loaded);
         }
+        if self.dry {
+            return dry_run(&config);
+        }
         let level = logging::start(&config.log);
         // Dispatcher and agent start further threads for connections. The messages between nodes are little work, and
         // several threads that wake each other would only add to it.
         let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }, self.successor))?)
     }
+}
+
+/// Prints what the node would do to the interfaces of this machine.
+fn dry_run(config: &Config) -> Result<(), Failure> {
+    let Some(takeover) = config.dispatcher.as_ref().and_then(|dispatcher| dispatcher.takeover.as_ref()) else {
+        return print(format_args!("the configuration has no [dispatcher.takeover]: the node changes no interface\n"));
+    };
+    let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
+    let described = runtime.block_on(watari_addresses::dry_run(&takeover.settings));
+    let text = described.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?;
+    print(format_args!("{text}"))
 }

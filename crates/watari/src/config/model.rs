@@ -1,7 +1,7 @@
 //! A valid configuration.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::file::{At, ConfigFile};
 use super::outline::Outline;
 use super::proxy::Proxy;
 use super::raw::LogFormat;
+use super::takeover::Takeover;
 
 /// A valid configuration. The files that it names have not been opened.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub(crate) struct Dispatcher {
     pub(crate) config: watari_dispatcher::Config,
     /// Whether members with the role agent become its agents, too.
     pub(crate) discover: bool,
+    /// `None`: its addresses do not move.
+    pub(crate) takeover: Option<Takeover>,
 }
 
 impl Dispatcher {
@@ -90,6 +93,11 @@ impl Dispatcher {
     /// The addresses at which the dispatcher accepts clients and relays.
     pub(crate) fn clients_at(&self) -> watari_dispatcher::Listeners<SocketAddr> {
         watari_dispatcher::Listeners { clients: self.listen.clone(), relays: self.listen_proxy.clone() }
+    }
+
+    /// The addresses that may be absent from this node's interfaces.
+    pub(crate) fn moving_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.takeover.iter().flat_map(|takeover| &takeover.settings.addresses).map(|service| service.address.addr())
     }
 
     /// The port of the URLs in redirects.

@@ -8,6 +8,7 @@ mod dispatcher;
 mod pool;
 mod proxy;
 mod sessions;
+mod takeover;
 mod tls;
 
 use std::num::NonZeroUsize;
@@ -30,6 +31,7 @@ pub(super) use self::proxy::{
 pub(super) use self::sessions::{
     DATABASE_MIB, LIFETIME, REDIS_TIMEOUT, ROTATIONS_MAX, RawSessions, SessionMode, TICKETS_MAX,
 };
+pub(super) use self::takeover::{ADVERT_INTERVAL, LEASE, RawServiceAddress, RawTakeover};
 pub(super) use self::tls::{ALPN, Demand, RawListener, RawTls, RawTlsParameters, VERSIONS};
 use super::spanned::Spanned;
 use super::value::{Address, FilePath, Level};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use watari_addresses::Settings;
 use watari_agent::Sharing;
 
 use super::file::ConfigError;
@@ -22,6 +23,7 @@ impl Config {
             ("node.limits", old_node.limits == new_node.limits),
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
             ("dispatcher.threads", is_same(self.relay_threads(), new.relay_threads())),
+            ("dispatcher.takeover", self.takeover() == new.takeover()),
             ("agent", self.agent.is_some() == new.agent.is_some()),
             ("agent.legs", is_same(self.legs(), new.legs())),
             ("agent.threads", is_same(self.serving_threads(), new.serving_threads())),
@@ -38,6 +40,10 @@ impl Config {
 
     fn relay_threads(&self) -> Option<NonZeroUsize> {
         self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
+    }
+
+    fn takeover(&self) -> Option<&Settings> {
+        Some(&self.dispatcher.as_ref()?.takeover.as_ref()?.settings)
     }
 
     fn serving_threads(&self) -> Option<NonZeroUsize> {

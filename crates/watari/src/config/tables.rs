@@ -166,7 +166,7 @@ impl Check<'_> {
             Some(())
         };
         let discover = self.discover(join, raw.discover, &raw.agents);
-        let agents = self.agents(node, is_agent, may_come, raw.agents);
+        let agents = self.agents(node, is_agent, &may_come, raw.agents);
         let threads = self.threads(raw.threads);
         let listen = self.addresses(raw.listen.get_ref());
         let listen_proxy = self.addresses(&raw.listen_proxy);
@@ -174,6 +174,12 @@ impl Check<'_> {
         let own: Vec<_> = listen.iter().chain(&listen_proxy).flatten().copied().collect();
         let passthrough = self.passthrough(raw.passthrough, &own);
         let proxy_from = self.proxy_from(&raw.listen_proxy, raw.proxy_from);
+        let may_vote = |name: &NodeName| *name == node.name.value || may_come(name);
+        let at = listen.iter().zip(&listen_proxy).next().map(|_| &own[..]);
+        let takeover = raw
+            .takeover
+            .map(|raw| self.takeover(&raw, node, may_vote, at))
+            .map_or(Some(None), |takeover| takeover.map(Some));
         let rebalance = self.rebalance(raw.rebalance, raw.bulk);
         has_address?;
         Some(Dispatcher {
@@ -182,6 +188,7 @@ impl Check<'_> {
             listen_proxy: listen_proxy?,
             redirect: redirect?,
             discover: discover?,
+            takeover: takeover?,
             config: watari_dispatcher::Config {
                 name: node.name.value.clone(),
                 agents: agents?,

@@ -41,6 +41,12 @@ pub(super) struct Origin(pub(super) OriginAddress);
 #[schemars(rename = "network", with = "String")]
 pub(super) struct Network(pub(super) IpNet);
 
+/// An address and the length of its prefix in bits: `192.0.2.10/24`, `2001:db8::10/64`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "service-address", with = "String")]
+pub(super) struct ServiceAddress(pub(super) IpNet);
+
 /// A DNS name, or all names below one: `db.example.com`, `*.example.com`.
 #[derive(Debug, JsonSchema)]
 #[schemars(rename = "host-pattern", with = "String")]
@@ -51,6 +57,12 @@ pub(super) struct HostPattern(pub(super) NamePattern);
 #[serde(try_from = "u32")]
 #[schemars(inline, with = "u32", extend("minimum" = 1, "maximum" = WEIGHT_MAX))]
 pub(super) struct Weight(pub(super) u32);
+
+/// The priority of a candidate for a service address: 1 to 254, as in VRRP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "u8")]
+#[schemars(inline, with = "u8", extend("minimum" = 1, "maximum" = 254))]
+pub(super) struct Priority(pub(super) u8);
 
 /// `{ ipv4 = 24, ipv6 = 56 }`
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -110,6 +122,41 @@ impl TryFrom<String> for Network {
             }
             Ok(network) => Ok(Self(network)),
             Err(_) => Err(format!("\"{text}\" is not a network, such as 192.0.2.0/24 or 2001:db8::/32")),
+        }
+    }
+}
+
+impl TryFrom<String> for ServiceAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse::<IpNet>() {
+            Ok(net) if net.addr().is_unspecified() || net.addr().is_multicast() || net.addr().is_loopback() => {
+                Err(format!("\"{text}\" is not an address that an interface can have for clients"))
+            }
+            Ok(net) => Ok(Self(net)),
+            Err(_) => {
+                Err(format!("\"{text}\" is not an address with a prefix, such as 192.0.2.10/24 or 2001:db8::10/64"))
+            }
+        }
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        // As in VRRP and keepalived.
+        Self(100)
+    }
+}
+
+impl TryFrom<u8> for Priority {
+    type Error = String;
+
+    fn try_from(priority: u8) -> Result<Self, String> {
+        if (1..=254).contains(&priority) {
+            Ok(Self(priority))
+        } else {
+            Err(format!("a priority is 1 to 254, not {priority}"))
         }
     }
 }

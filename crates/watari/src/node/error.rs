@@ -7,6 +7,7 @@ use watari_mesh::StartError;
 
 use super::files::TooFewFiles;
 use crate::admin::BindError;
+use crate::config::ConfigError;
 
 /// A node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,9 @@ pub(crate) enum NodeError {
     Mesh(#[from] StartError),
     #[error(transparent)]
     Files(#[from] TooFewFiles),
+    /// A service address.
+    #[error(transparent)]
+    Takeover(ConfigError),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
     #[error("cannot take over from the previous process: {cause}")]

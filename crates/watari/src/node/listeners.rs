@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,16 +42,22 @@ impl Inherited {
         self.tcp.get_mut(&address).and_then(Vec::pop)
     }
 
-    /// Listens where the predecessor does, and otherwise anew.
-    fn listen(&mut self, what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {
-        self.take(address).map_or_else(|| listen(what, address), Ok)
+    /// Listens where the predecessor does, and otherwise anew. For `moving`, see [`clients_at`].
+    fn listen(&mut self, what: &'static str, address: SocketAddr, moving: &[IpAddr]) -> Result<TcpListener, NodeError> {
+        self.take(address).map_or_else(|| listen(what, address, moving), Ok)
     }
 
-    /// One listener for each thread.
-    fn group(&mut self, what: &'static str, address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, NodeError> {
+    /// One listener for each thread. For `moving`, see [`clients_at`].
+    fn group(
+        &mut self,
+        what: &'static str,
+        address: SocketAddr,
+        count: usize,
+        moving: &[IpAddr],
+    ) -> Result<Vec<TcpListener>, NodeError> {
         let failed = |cause| NodeError::Listen { what, address, cause };
         let Some(mut group) = self.tcp.remove(&address).filter(|group| !group.is_empty()) else {
-            return bind_group(address, count).map_err(failed);
+            return bind_group(address, count, moving).map_err(failed);
         };
         // More threads than the predecessor has: some share a listener.
         for shared in 0..count.saturating_sub(group.len()) {
@@ -65,26 +71,27 @@ impl Listeners {
     /// Takes those that are inherited, and binds all others, or reports the one that failed. Must be called in a tokio
     /// runtime.
     pub(super) fn bind(config: &Config, mut inherited: Inherited) -> Result<Self, NodeError> {
+        let moving: Vec<_> = config.dispatcher.iter().flat_map(Dispatcher::moving_addresses).collect();
         let mut redirect = Vec::new();
         for address in config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect) {
-            let listener = inherited.listen(REDIRECTED, *address)?;
+            let listener = inherited.listen(REDIRECTED, *address, &moving)?;
             redirect.push((*address, to_tokio(REDIRECTED, *address, listener)?));
         }
-        let mesh = inherited.listen("the mesh", config.node.mesh)?;
+        let mesh = inherited.listen("the mesh", config.node.mesh, &[])?;
         let admin = match inherited.admin.take() {
             Some(socket) => Server::inherit(socket, &config.node.admin)?,
             None => Server::bind(&config.node.admin)?,
         };
         let clients = |dispatcher: &Dispatcher| {
             let threads = dispatcher.threads.get();
-            each_clients(&dispatcher.clients_at(), |what, address| inherited.group(what, address, threads))
+            each_clients(&dispatcher.clients_at(), |what, address| inherited.group(what, address, threads, &moving))
         };
         Ok(Self {
             clients: config.dispatcher.as_ref().map(clients).transpose()?.unwrap_or_default(),
             redirect,
-            legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
+            legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs, &[])).transpose()?,
             mesh: to_tokio("the mesh", config.node.mesh, mesh)?,
-            metrics: config.node.metrics.map(|address| inherited.listen("metrics", address)).transpose()?,
+            metrics: config.node.metrics.map(|address| inherited.listen("metrics", address, &[])).transpose()?,
             admin,
         })
     }
@@ -109,13 +116,14 @@ fn to_tokio(
 }
 
 /// Listens for clients and for relays of clients, at all of `addresses` or at none. Each address gets a listener for
-/// each thread.
+/// each thread. Those at an address of `moving` do not need an interface that has it.
 pub(super) fn clients_at(
     addresses: &watari_dispatcher::Listeners<SocketAddr>,
     threads: NonZeroUsize,
+    moving: &[IpAddr],
 ) -> Result<watari_dispatcher::Listeners, NodeError> {
     each_clients(addresses, |what, address| {
-        bind_group(address, threads.get()).map_err(|cause| NodeError::Listen { what, address, cause })
+        bind_group(address, threads.get(), moving).map_err(|cause| NodeError::Listen { what, address, cause })
     })
 }
 
@@ -133,16 +141,18 @@ fn each_clients(
     })
 }
 
-/// Listens for clients to redirect, at all of `addresses` or at none. Must be called in a tokio runtime.
+/// Listens for clients to redirect, at all of `addresses` or at none. For `moving`, see [`clients_at`]. Must be called
+/// in a tokio runtime.
 pub(super) fn redirects(
     addresses: impl IntoIterator<Item = SocketAddr>,
+    moving: &[IpAddr],
 ) -> Result<Vec<(SocketAddr, tokio::net::TcpListener)>, NodeError> {
-    let redirect = |address| Ok((address, to_tokio(REDIRECTED, address, listen(REDIRECTED, address)?)?));
+    let redirect = |address| Ok((address, to_tokio(REDIRECTED, address, listen(REDIRECTED, address, moving)?)?));
     addresses.into_iter().map(redirect).collect()
 }
 
-fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {
-    bind(address).map_err(|cause| NodeError::Listen { what, address, cause })
+fn listen(what: &'static str, address: SocketAddr, moving: &[IpAddr]) -> Result<TcpListener, NodeError> {
+    bind(address, moving).map_err(|cause| NodeError::Listen { what, address, cause })
 }
 
 /// Makes `count` listeners at one address, among which the system distributes the connections. When one is closed, the
@@ -152,13 +162,13 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeEr
 /// unnoticed and get a share of the clients. So the first listener binds and listens exclusively, which fails if any
 /// process listens there. Only then does it allow others. No process can bind in between, and a later exclusive bind
 /// fails. A process of the same user that sets `SO_REUSEPORT` can still join; the system allows that.
-fn bind_group(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let first = bind(address)?;
+fn bind_group(address: SocketAddr, count: usize, moving: &[IpAddr]) -> io::Result<Vec<TcpListener>> {
+    let first = bind(address, moving)?;
     SockRef::from(&first).set_reuse_port(true)?;
     // The others need the same port if the system chose it.
     let address = first.local_addr()?;
     let further = (1..count).map(|_| {
-        let socket = socket_for(address)?;
+        let socket = socket_for(address, moving)?;
         socket.set_reuse_port(true)?;
         listen_at(socket, address)
     });
@@ -166,14 +176,20 @@ fn bind_group(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>>
 }
 
 /// An IPv6 listener accepts no IPv4 connections, whatever the system's default is: the configuration names both.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    listen_at(socket_for(address)?, address)
+fn bind(address: SocketAddr, moving: &[IpAddr]) -> io::Result<TcpListener> {
+    listen_at(socket_for(address, moving)?, address)
 }
 
-fn socket_for(address: SocketAddr) -> io::Result<Socket> {
+fn socket_for(address: SocketAddr, moving: &[IpAddr]) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
+    }
+    // No interface has the address while another node owns it (ip(7), `IP_FREEBIND`).
+    match address {
+        SocketAddr::V4(_) if moving.contains(&address.ip()) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) if moving.contains(&address.ip()) => socket.set_freebind_v6(true)?,
+        _ => {}
     }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -195,37 +211,46 @@ mod tests {
 
     #[test]
     fn both_families_have_the_same_port() {
-        let first = bind("[::]:0".parse().unwrap()).unwrap();
+        let first = bind("[::]:0".parse().unwrap(), &[]).unwrap();
         let port = first.local_addr().unwrap().port();
         // Another process may hold the port of the other family. A collision with `first` would fail every time.
-        let again = bind(SocketAddr::new("::".parse().unwrap(), port)).unwrap_err();
+        let again = bind(SocketAddr::new("::".parse().unwrap(), port), &[]).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
-        if let Ok(second) = bind(SocketAddr::new("0.0.0.0".parse().unwrap(), port)) {
+        if let Ok(second) = bind(SocketAddr::new("0.0.0.0".parse().unwrap(), port), &[]) {
             assert_eq!(second.local_addr().unwrap().port(), port);
         }
     }
 
     #[test]
+    fn a_moving_address_needs_no_interface() {
+        for address in ["203.0.113.1:0", "[2001:db8::1]:0"] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(bind(address, &[]).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+            assert_eq!(bind(address, &[address.ip()]).unwrap().local_addr().unwrap().ip(), address.ip());
+        }
+    }
+
+    #[test]
     fn a_group_of_listeners_has_its_port_alone() {
-        let group = bind_group("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let group = bind_group("127.0.0.1:0".parse().unwrap(), 3, &[]).unwrap();
         let address = group[0].local_addr().unwrap();
         assert!(group.iter().all(|listener| listener.local_addr().unwrap() == address));
         for count in [1, 2] {
-            assert_eq!(bind_group(address, count).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            assert_eq!(bind_group(address, count, &[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         }
-        assert_eq!(bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(bind(address, &[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(group);
 
         // Nor does it join a process that listens with `SO_REUSEPORT`.
-        let other = socket_for(address).unwrap();
+        let other = socket_for(address, &[]).unwrap();
         other.set_reuse_port(true).unwrap();
         let _other = listen_at(other, address).unwrap();
-        assert_eq!(bind_group(address, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(bind_group(address, 2, &[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
     fn every_listener_of_a_group_gets_its_share() {
-        let group = bind_group("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let group = bind_group("127.0.0.1:0".parse().unwrap(), 2, &[]).unwrap();
         let address = group[0].local_addr().unwrap();
         let clients: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
         let accepted = group.iter().map(|listener| std::iter::from_fn(|| listener.accept().ok()).count());
@@ -237,9 +262,9 @@ mod tests {
 
     #[test]
     fn an_address_in_use_is_named() {
-        let taken = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let taken = bind("127.0.0.1:0".parse().unwrap(), &[]).unwrap();
         let address = taken.local_addr().unwrap();
-        let error = listen("legs", address).unwrap_err().to_string();
+        let error = listen("legs", address, &[]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot listen on {address} for legs: Address already in use")), "{error}");
     }
 }

@@ -169,9 +169,10 @@ impl Reloader {
     /// Listens for clients at the addresses of `config`, and nowhere else. If any of them fails, nothing changes.
     async fn listen(&self, config: &config::Dispatcher) -> Result<(), NodeError> {
         let Some(running) = &self.running.dispatcher else { return Ok(()) };
-        let redirects = listeners::redirects(self.redirects.missing(&config.redirect).await)?;
+        let moving: Vec<_> = config.moving_addresses().collect();
+        let redirects = listeners::redirects(self.redirects.missing(&config.redirect).await, &moving)?;
         let wanted = config.clients_at();
-        let clients = listeners::clients_at(&running.not_listened_at(&wanted).await, config.threads)?;
+        let clients = listeners::clients_at(&running.not_listened_at(&wanted).await, config.threads, &moving)?;
         let started = running.listen(&wanted, clients).await;
         started.map_err(|cause| NodeError::Start { what: "accepting clients", cause })?;
         self.redirects.set(&config.redirect, redirects, config.https_port()).await;

@@ -85,6 +85,8 @@ pub(super) enum UpgradeError {
     InProgress,
     #[error("a node with an agent cannot be upgraded in place: drain the agent, and restart it")]
     HasAgent,
+    #[error("a candidate for service addresses cannot be upgraded in place: switch them to another, and restart it")]
+    HasAddresses,
     #[error("cannot start {}: {cause}", program.display())]
     Start { program: PathBuf, cause: io::Error },
     #[error("the new process has ended before it was ready: its reason is in the log")]

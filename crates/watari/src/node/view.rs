@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::spawn_blocking;
+use watari_addresses::Addresses;
 use watari_agent::{
     Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
 };
@@ -19,7 +20,9 @@ use watari_values::{ConnectionStatus, Role, TlsInfo};
 use super::reload::Reloader;
 use super::roles::Roles;
 use super::upgrade::{Predecessor, UpgradeError};
-use crate::admin::{Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic};
+use crate::admin::{
+    AddressEntry, Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic,
+};
 
 /// Answers an administrator's questions, and follows the orders.
 pub(super) struct View {
@@ -29,6 +32,7 @@ pub(super) struct View {
     pub(super) started: Instant,
     pub(super) mesh: Mesh,
     pub(super) running: Roles,
+    pub(super) addresses: Addresses,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
 }
@@ -65,6 +69,8 @@ impl View {
                 self.of_agent("resume sessions", |agent| agent.rotate_ticket_keys().map(|()| Answer::Done))
             }
             Topic::Upgrade { program } => self.upgrade(program).await,
+            Topic::Addresses => Answer::Addresses(self.addresses()),
+            Topic::Switch { address, node } => done(self.addresses.order_switch(address, node.as_ref())),
             Topic::Reload => {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
@@ -77,6 +83,7 @@ impl View {
         let upgrade = tokio::spawn(async move {
             let (dispatcher, reloader) = (view.running.dispatcher.as_ref(), &view.reloader);
             let upgraded = match (dispatcher, &view.running.agent) {
+                (Some(_), None) if !view.addresses().is_empty() => Err(UpgradeError::HasAddresses),
                 (Some(dispatcher), None) => view.predecessor.upgrade(dispatcher, reloader, program).await,
                 _ => Err(UpgradeError::HasAgent),
             };
@@ -118,7 +125,12 @@ impl View {
             connections: self.connections().len(),
             links_up: peers.iter().filter(|peer| peer.up_for.is_some()).count(),
             peers: peers.len(),
+            addresses: self.addresses(),
         }
+    }
+
+    fn addresses(&self) -> Vec<AddressEntry> {
+        self.addresses.statuses().into_iter().map(AddressEntry::from).collect()
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -2,7 +2,7 @@
 
 use super::cells::{or_dash, yes_or_no};
 use super::origin_tables;
-use crate::admin::{Answer, Connection, Node, Reloaded, Sessions, Status};
+use crate::admin::{AddressEntry, Answer, Connection, Node, Reloaded, Sessions, Status};
 use crate::commands::print::{print, print_json};
 use crate::config::Change;
 use crate::failure::Failure;
@@ -20,6 +20,7 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Connections(connections) => print_json(connections),
         Answer::Sessions(sessions) => print_json(sessions),
         Answer::Origins(pools) => print_json(pools),
+        Answer::Addresses(addresses) => print_json(addresses),
         Answer::Reloaded(reloaded) => print_json(reloaded),
         Answer::Done => Ok(()),
         Answer::Error(sentence) => print_json(sentence),
@@ -28,11 +29,12 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
 
 fn as_text(answer: &Answer) -> String {
     match answer {
-        Answer::Status(status) => status_table(status).to_string(),
+        Answer::Status(status) => status_text(status),
         Answer::Nodes(nodes) => node_table(nodes).to_string(),
         Answer::Connections(connections) => connection_table(connections).to_string(),
         Answer::Sessions(sessions) => session_text(sessions),
         Answer::Origins(pools) => origin_tables::text(pools),
+        Answer::Addresses(addresses) => address_table(addresses).to_string(),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
@@ -44,6 +46,35 @@ fn reloaded_lines(Reloaded { changes, files }: &Reloaded) -> String {
     let changes = changes.iter().map(Change::to_string);
     let lines: Vec<_> = changes.chain(files.iter().map(|file| format!("{file}: read again"))).collect();
     if lines.is_empty() { "no change\n".to_owned() } else { lines.join("\n") + "\n" }
+}
+
+fn status_text(status: &Status) -> String {
+    let table = status_table(status);
+    if status.addresses.is_empty() {
+        table.to_string()
+    } else {
+        format!("{table}\n{}", address_table(&status.addresses))
+    }
+}
+
+fn address_table(addresses: &[AddressEntry]) -> Table {
+    let mut table =
+        Table::new(&["address", "interface", "role", "owner", "since_s", "lease_ms", "priority", "ready", "why"])
+            .leaving_out(&["priority", "interface", "ready", "lease_ms"]);
+    for address in addresses {
+        table.row([
+            address.address.clone(),
+            address.interface.clone(),
+            address.role.clone(),
+            or_dash(address.owner.as_ref()),
+            address.since_s.to_string(),
+            or_dash(address.lease_ms),
+            address.priority.to_string(),
+            yes_or_no(address.ready).to_string(),
+            address.why.clone(),
+        ]);
+    }
+    table
 }
 
 fn status_table(status: &Status) -> Table {

@@ -10,6 +10,7 @@ use watari_dispatcher::{Checks, Policies, Rebalance};
 use watari_values::NodeName;
 use watari_values::setting::{As, Span};
 
+use super::takeover::RawTakeover;
 use crate::config::spanned::{Spanned, Texts};
 use crate::config::value::{Address, HostPattern, Network, Prefix, ProxyProtocol, Weight};
 
@@ -62,6 +63,7 @@ pub(crate) struct RawDispatcher {
     pub(crate) check: RawChecks,
     #[serde(default)]
     pub(crate) passthrough: Vec<RawPassthrough>,
+    pub(crate) takeover: Option<RawTakeover>,
     #[serde(default)]
     pub(crate) limits: watari_dispatcher::Limits,
 }

@@ -1,0 +1,54 @@
+//! Service addresses in answers.
+
+use serde::{Deserialize, Serialize};
+use watari_addresses::AddressStatus;
+use watari_takeover::Status;
+
+/// A service address, as the answering node sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddressEntry {
+    /// With the length of its prefix.
+    pub(crate) address: String,
+    pub(crate) interface: String,
+    /// `active`, `standby`, `asking` or `leaving`.
+    pub(crate) role: String,
+    /// The node that has the address. `None`: this node has heard of none.
+    pub(crate) owner: Option<String>,
+    /// How long the node has had its role.
+    pub(crate) since_s: u64,
+    /// How long the lease of the node still lasts, in milliseconds. `None`: it has none.
+    pub(crate) lease_ms: Option<u64>,
+    pub(crate) priority: u8,
+    /// Whether the node can serve clients at the address.
+    pub(crate) ready: bool,
+    /// Why the node has its role.
+    pub(crate) why: String,
+}
+
+impl From<AddressStatus> for AddressEntry {
+    fn from(AddressStatus { service, status, for_time, lease_left }: AddressStatus) -> Self {
+        let Status { role, reason, owner, ready, other_terms, .. } = status;
+        let why = match other_terms {
+            Some(node) => format!("{node} has other voters or another lease: make them the same"),
+            None => reason.to_string(),
+        };
+        Self {
+            address: service.address.to_string(),
+            interface: service.interface,
+            role: role.as_str().to_owned(),
+            owner: owner.map(|owner| owner.to_string()),
+            since_s: for_time.as_secs(),
+            lease_ms: lease_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            priority: service.priority,
+            ready,
+            why,
+        }
+    }
+}
+
+impl AddressEntry {
+    /// The address without its prefix.
+    pub(crate) fn ip(&self) -> &str {
+        self.address.split('/').next().unwrap_or_default()
+    }
+}

@@ -1,0 +1,375 @@
+//! A bridge with machines on it, each a network namespace of its own.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::watch::Watch;
+
+pub(crate) const V4: &str = "192.0.2.100";
+pub(crate) const V6: &str = "2001:db8::100";
+pub(crate) const DISPATCHERS: [&str; 2] = ["d1", "d2"];
+/// The name in the site's certificate.
+const HOST: &str = "site.test";
+const WATARI: &str = env!("CARGO_BIN_EXE_watari");
+/// Set in the process inside the namespace, with the test's name.
+const INSIDE: &str = "WATARI_TEST_INSIDE";
+/// Far longer than any step takes.
+const WAIT_MAX: Duration = Duration::from_secs(40);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true.
+pub(crate) fn is_inside(test: &str) -> bool {
+    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
+        return true;
+    }
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--net", "--"])
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(INSIDE, test)
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    io::stdout().write_all(said.as_bytes()).unwrap();
+    false
+}
+
+/// What differs between the labs of tests.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    /// Of d1 and d2.
+    pub(crate) priorities: [u8; 2],
+    /// Keys of `[dispatcher.takeover]`.
+    pub(crate) keys: &'static str,
+}
+
+/// d1 gets the addresses first, and does not take them back.
+pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false" };
+
+pub(crate) struct Lab {
+    dir: TempDir,
+    machines: Vec<Machine>,
+    watch: Option<Watch>,
+}
+
+/// A network namespace with `eth0`, and the node in it.
+struct Machine {
+    name: &'static str,
+    number: u8,
+    /// Holds the namespace.
+    holder: Child,
+    node: Mutex<Option<Child>>,
+}
+
+impl Lab {
+    /// The machines and configurations. No node runs yet.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let dir = tempfile::Builder::new().prefix("watari-takeover-").tempdir().unwrap();
+        for arguments in [
+            &["link", "set", "lo", "up"][..],
+            &["link", "add", "br0", "type", "bridge"],
+            // Otherwise the bridge would get another address with each port that comes or goes.
+            &["link", "set", "br0", "address", "02:00:00:00:00:09"],
+            &["address", "add", "192.0.2.9/24", "dev", "br0"],
+            &["address", "add", "2001:db8::9/64", "dev", "br0", "nodad"],
+            &["link", "set", "br0", "up"],
+        ] {
+            succeed(Command::new("ip").args(arguments));
+        }
+        let machines = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(|(name, number)| Machine::new(name, number));
+        let lab = Self { dir, machines: machines.into(), watch: None };
+        lab.make_files(plan);
+        lab
+    }
+
+    /// All nodes run, and d1 has both addresses.
+    pub(crate) fn start(plan: &Plan) -> Self {
+        let mut lab = Self::new(plan);
+        for node in ["a1", "d1"] {
+            lab.start_node(node);
+        }
+        lab.until_owner("d1");
+        lab.start_node("d2");
+        until("d2 stands by", || {
+            lab.address("d2", V4).is_some_and(|shown| !shown["owner"].is_null() && shown["ready"] == true)
+        });
+        lab.watch = Some(Watch::start());
+        lab
+    }
+
+    /// Ends the watch, which must not have seen two owners at a time.
+    pub(crate) fn end(mut self) {
+        let seen = self.watch.take().unwrap().stop();
+        assert_eq!(seen.doubles, Vec::<String>::new(), "two machines answered a request");
+        assert!(seen.answers > 0, "no machine ever answered");
+    }
+
+    fn make_files(&self, plan: &Plan) {
+        let watari = |arguments: &[&str]| succeed(Command::new(WATARI).current_dir(self.dir()).args(arguments));
+        watari(&["pki", "init", "--dir", "pki"]);
+        for (name, role) in [("d1", "dispatcher"), ("d2", "dispatcher"), ("a1", "agent")] {
+            watari(&["pki", "issue", name, "--role", role, "--dir", "pki"]);
+        }
+        let subject = format!("subjectAltName=DNS:{HOST}");
+        succeed(
+            Command::new("openssl")
+                .current_dir(self.dir())
+                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"])
+                .args(["-keyout", "site.key", "-out", "site.pem", "-subj", "/CN=site", "-addext", &subject]),
+        );
+        fs::create_dir(self.dir().join("www")).unwrap();
+        fs::write(self.dir().join("www/index.html"), "hello\n").unwrap();
+        for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
+            self.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
+        }
+        self.write_config(
+            "a1",
+            "[agent]\nlegs = \"192.0.2.3:7101\"\n[[agent.certificate]]\nchain = \"site.pem\"\nkey = \"site.key\"\n\
+             default = true\n[agent.files]\nroot = \"www\"\n",
+        );
+    }
+
+    /// Writes the configuration of a node, with these tables behind those of the node itself.
+    pub(crate) fn write_config(&self, name: &str, tables: &str) {
+        let number = self.machine(name).number;
+        let mut text = format!(
+            "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
+             metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"1s\"\n"
+        );
+        for Machine { name, number, .. } in &self.machines {
+            let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");
+        }
+        fs::write(self.config(name), text + tables).unwrap();
+    }
+
+    pub(crate) fn config(&self, name: &str) -> PathBuf {
+        self.dir().join(format!("{name}.toml"))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn machine(&self, name: &str) -> &Machine {
+        self.machines.iter().find(|machine| machine.name == name).unwrap()
+    }
+
+    /// Starts the node of a machine.
+    pub(crate) fn start_node(&self, name: &str) {
+        let log = File::options().create(true).append(true).open(self.dir().join(format!("{name}.log"))).unwrap();
+        let mut command = self.command(name, WATARI);
+        command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
+        let node = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        *self.machine(name).node.lock().unwrap() = Some(node);
+    }
+
+    pub(crate) fn signal(&self, name: &str, signal: Signal) {
+        let node = self.machine(name).node.lock().unwrap();
+        kill_process(Pid::from_child(node.as_ref().unwrap()), signal).unwrap();
+    }
+
+    /// Kills a node, and waits until it is gone.
+    pub(crate) fn kill(&self, name: &str) {
+        let mut node = self.machine(name).node.lock().unwrap();
+        let mut child = node.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// A program in the namespace of a machine, in the directory of the lab.
+    pub(crate) fn command(&self, name: &str, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        let net = format!("--net=/proc/{}/ns/net", self.machine(name).holder.id());
+        command.arg(net).arg("--").arg(program).current_dir(self.dir());
+        command
+    }
+
+    /// Takes the machine off the bridge, without a change of its carrier, or puts it there again.
+    pub(crate) fn cut(name: &str, is_cut: bool) {
+        let port = format!("v{name}");
+        let arguments: &[&str] = if is_cut { &["nomaster"] } else { &["master", "br0"] };
+        succeed(Command::new("ip").args(["link", "set", &port]).args(arguments));
+    }
+
+    /// Sets the carrier of the machine's interface.
+    pub(crate) fn set_carrier(name: &str, state: &str) {
+        succeed(Command::new("ip").args(["link", "set", &format!("v{name}"), state]));
+    }
+
+    pub(crate) fn ip(&self, name: &str, arguments: &[&str]) -> String {
+        stdout(&self.command(name, "ip").args(arguments).output().unwrap())
+    }
+
+    /// Whether `eth0` of the machine has the address.
+    pub(crate) fn has(&self, name: &str, address: &str) -> bool {
+        self.ip(name, &["address", "show", "dev", "eth0"]).contains(&format!(" {address}/"))
+    }
+
+    /// The link-layer address of the machine.
+    pub(crate) fn mac(&self, name: &str) -> String {
+        self.ip(name, &["link", "show", "dev", "eth0"]).split("link/ether ").nth(1).unwrap()[..17].to_owned()
+    }
+
+    /// The link-layer address that the client's neighbour table has.
+    pub(crate) fn neighbour(address: &str) -> Option<String> {
+        let shown = stdout(&Command::new("ip").args(["neigh", "show", address]).output().unwrap());
+        Some(shown.split("lladdr ").nth(1)?[..17].to_owned())
+    }
+
+    /// Runs `watari ctl`.
+    pub(crate) fn ctl(&self, name: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(WATARI);
+        command.args(["ctl", "--admin", &format!("{name}.sock")]).args(arguments).current_dir(self.dir());
+        command.output().unwrap()
+    }
+
+    /// What a node shows of an address. `None`: it does not answer.
+    pub(crate) fn address(&self, name: &str, address: &str) -> Option<Value> {
+        let output = self.ctl(name, &["--json", "addresses"]);
+        let shown: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let is_meant = |shown: &&Value| shown["address"].as_str().unwrap().starts_with(&format!("{address}/"));
+        shown.as_array()?.iter().find(is_meant).cloned()
+    }
+
+    pub(crate) fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.dir().join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// A request by a new connection. Fails if it is not answered in 100 ms.
+    pub(crate) fn request(&self, address: &str) -> bool {
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        let output = Command::new("curl")
+            .current_dir(self.dir())
+            .args(["--silent", "--show-error", "--connect-timeout", "0.1", "--max-time", "5", "--cacert", "site.pem"])
+            .args(["--resolve", &format!("{HOST}:443:{host}"), &format!("https://{HOST}/")])
+            .output()
+            .unwrap();
+        stdout(&output) == "hello\n"
+    }
+
+    /// Waits until `name` has both addresses and answers there.
+    pub(crate) fn until_owner(&self, name: &str) {
+        for address in [V4, V6] {
+            until(&format!("{name} has {address}"), || {
+                self.address(name, address).is_some_and(|shown| shown["role"] == "active") && self.request(address)
+            });
+            assert!(self.has(name, address));
+        }
+    }
+
+    /// A TLS session with the site. Returns whether it resumed the one in `file`, and stores it there.
+    pub(crate) fn session(&self, file: &str) -> bool {
+        let mut command = Command::new("openssl");
+        command.current_dir(self.dir()).args(["s_client", "-connect", &format!("{V4}:443"), "-servername", HOST]);
+        if self.dir().join(file).exists() {
+            command.args(["-sess_in", file]);
+        }
+        let mut client = command
+            .args(["-sess_out", file, "-quiet", "-ign_eof", "-no_ssl3"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        client.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
+        assert!(stdout(&client.wait_with_output().unwrap()).contains("hello"));
+        // A second client only tells whether the session resumes.
+        let output = Command::new("openssl")
+            .current_dir(self.dir())
+            .args(["s_client", "-connect", &format!("{V4}:443"), "-servername", HOST, "-sess_in", file])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        stdout(&output).contains("Reused, ")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            for name in ["a1", "d1", "d2"] {
+                eprintln!("---- {name}\n{}", self.log(name));
+            }
+        }
+    }
+}
+
+impl Machine {
+    fn new(name: &'static str, number: u8) -> Self {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let holder = command.spawn().unwrap();
+        let machine = Self { name, number, holder, node: Mutex::default() };
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let pid = machine.holder.id().to_string();
+        let theirs = format!("/proc/{pid}/ns/net");
+        until("the machine has its namespace", || fs::read_link(&theirs).is_ok_and(|theirs| theirs != own));
+        let port = format!("v{name}");
+        let here = |arguments: &[&str]| succeed(Command::new("ip").args(arguments));
+        here(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid]);
+        here(&["link", "set", &port, "master", "br0", "up"]);
+        for arguments in [
+            &["link", "set", "lo", "up"][..],
+            &["address", "add", &format!("192.0.2.{number}/24"), "dev", "eth0"],
+            &["address", "add", &format!("2001:db8::{number}/64"), "dev", "eth0", "nodad"],
+            &["link", "set", "eth0", "up"],
+        ] {
+            let net = format!("--net={theirs}");
+            succeed(Command::new("nsenter").args([&net, "--", "ip"]).args(arguments));
+        }
+        machine
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let node = self.node.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(mut child) = node {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// The tables of a dispatcher with both addresses.
+pub(crate) fn dispatcher_tables(priority: u8, interface: &str, keys: &str) -> String {
+    format!(
+        "[dispatcher]\nlisten = [\"{V4}:443\", \"[{V6}]:443\"]\n\
+         agents = [{{ name = \"a1\", legs = \"192.0.2.3:7101\" }}]\n\
+         [dispatcher.takeover]\nvoters = [\"d1\", \"d2\", \"a1\"]\n{keys}\naddresses = [\n\
+         {{ address = \"{V4}/24\", interface = \"{interface}\", priority = {priority} }},\n\
+         {{ address = \"{V6}/64\", interface = \"{interface}\", priority = {priority} }},\n]\n"
+    )
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {WAIT_MAX:?}: {what}");
+        thread::sleep(POLL);
+    }
+}

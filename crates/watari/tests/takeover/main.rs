@@ -1,0 +1,12 @@
+//! Service addresses that move between dispatchers, in network namespaces: a client and a bridge (the test's own
+//! namespace), two dispatchers, and an agent as witness.
+//!
+//! During each test, the client asks every 10 ms by ARP who has the address. No request may get answers of two
+//! machines. The tests need `curl`, `ip`, `nsenter`, `openssl` and `unshare`.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod faults;
+mod lab;
+mod orders;
+mod watch;

@@ -1,0 +1,111 @@
+//! Planned changes of the owner.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::lab::{Lab, PLAN, Plan, V4, V6, is_inside, stdout, until};
+
+/// An operator's switch, from either node, by every form of the command.
+#[test]
+fn switched() {
+    if !is_inside("orders::switched") {
+        return;
+    }
+    // d1 would take the addresses back, were it not for the order.
+    let lab = Lab::start(&Plan { keys: "preempt = true", ..PLAN });
+    for (asked, arguments, owner) in [
+        ("d1", &["switch"][..], "d2"),
+        ("d1", &["switch"], "d1"),
+        ("d2", &["switch", "d2"], "d2"),
+        ("d2", &["switch", V4, "d1"], "d1"),
+        ("d2", &["switch", V6, "d1"], "d1"),
+    ] {
+        let output = lab.ctl(asked, arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let address = if arguments.contains(&V6) { V6 } else { V4 };
+        assert!(lab.has(owner, address) && lab.request(address), "{arguments:?}");
+    }
+    lab.until_owner("d1");
+    for (arguments, error) in [
+        (&["switch", "d1"][..], ""),
+        (&["switch", V4, "d1"], "d1 has the address already"),
+        (&["switch", V4, "a1"], "a1 is no candidate for the address"),
+        (&["switch", "192.0.2.77"], "this node is no candidate for 192.0.2.77"),
+        (&["switch", "d1", "d2"], "the first argument is the ADDRESS"),
+    ] {
+        let output = lab.ctl("d1", arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), error.is_empty(), "{arguments:?}: {said}");
+        assert!(said.contains(error), "{arguments:?}: {said}");
+    }
+    lab.end();
+}
+
+/// A node with a higher priority takes the addresses over when it comes, and others get them when it ends.
+#[test]
+fn preempted_and_ended() {
+    if !is_inside("orders::preempted_and_ended") {
+        return;
+    }
+    let lab = Lab::start(&Plan { priorities: [100, 150], keys: "preempt = true" });
+    lab.until_owner("d2");
+    let shown = lab.address("d2", V4).unwrap();
+    assert_eq!(shown["why"], "d1 has left it to this node");
+    let shown = lab.address("d1", V4).unwrap();
+    assert_eq!((&shown["role"], &shown["why"]), (&Value::from("standby"), &Value::from("d2 has a higher priority")));
+    lab.signal("d2", Signal::TERM);
+    lab.until_owner("d1");
+    until("nothing is left at d2", || !lab.has("d2", V4) && !lab.has("d2", V6));
+    assert_eq!(lab.address("d1", V4).unwrap()["why"], "d2 has left it to this node");
+    lab.end();
+}
+
+/// The program of `notify` runs at each change, in their order. The status and the metrics show the role.
+#[test]
+fn reported() {
+    if !is_inside("orders::reported") {
+        return;
+    }
+    let lab = Lab::new(&Plan { keys: "notify = \"notify\"", ..PLAN });
+    let program = lab.dir().join("notify");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", lab.dir().display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let notified = |line: &str| {
+        let lines = std::fs::read_to_string(lab.dir().join("notified")).unwrap_or_default();
+        lines.lines().last() == Some(line)
+    };
+    for node in ["a1", "d1"] {
+        lab.start_node(node);
+    }
+    lab.until_owner("d1");
+    until("the program has run", || {
+        std::fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 2)
+    });
+    let status: Value = serde_json::from_slice(&lab.ctl("d1", &["--json", "status"]).stdout).unwrap();
+    let shown = &status["addresses"][0];
+    assert_eq!((&shown["role"], &shown["owner"]), (&Value::from("active"), &Value::from("d1")), "{status}");
+    assert!(shown["lease_ms"].as_u64().is_some_and(|left| left <= 600), "{status}");
+    let text = stdout(&lab.ctl("d1", &["status"]));
+    assert!(text.contains("192.0.2.100/24") && text.contains("no other candidate had the address"), "{text}");
+    let metrics =
+        stdout(&lab.command("d1", "curl").args(["--silent", "http://127.0.0.1:9001/metrics"]).output().unwrap());
+    for line in [
+        "watari_address_role{address=\"192.0.2.100\",role=\"active\"} 1",
+        "watari_address_role{address=\"192.0.2.100\",role=\"standby\"} 0",
+        "watari_address_activations_total{address=\"2001:db8::100\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    lab.start_node("d2");
+    until("d2 stands by", || {
+        lab.address("d2", V4).is_some_and(|shown| shown["owner"] == "d1" && shown["ready"] == true)
+    });
+    assert!(lab.ctl("d1", &["switch", V4, "d2"]).status.success());
+    until("the program has run at both", || {
+        notified("active 192.0.2.100 eth0") || notified("standby 192.0.2.100 eth0")
+    });
+    until("there are four lines", || {
+        std::fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 4)
+    });
+}
