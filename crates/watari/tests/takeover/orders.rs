@@ -32,6 +32,7 @@ fn switched() {
         (&["switch", V4, "a1"], "a1 is no candidate for the address"),
         (&["switch", "192.0.2.77"], "this node is no candidate for 192.0.2.77"),
         (&["switch", "d1", "d2"], "the first argument is the ADDRESS"),
+        (&["upgrade"], "a candidate for service addresses cannot be upgraded in place"),
     ] {
         let output = lab.ctl("d1", arguments);
         let said = String::from_utf8_lossy(&output.stderr);
