@@ -17,7 +17,7 @@ use super::spanned::{Spanned, Texts};
 
 /// Voters of which a majority decides. A minority of one may fail.
 const VOTERS_MIN: usize = 3;
-/// See [`watari_wire::VOTERS_MAX`].
+/// As `VOTERS_MAX` of `watari_wire`.
 const VOTERS_MAX: usize = 15;
 /// The shortest lease: two thirds of it are left when the clocks' differences and the kernel's ticks are subtracted.
 const LEASE_MIN: Duration = Duration::from_millis(200);
