@@ -105,8 +105,11 @@ async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) 
         () = node.of_use() => {}
     }
     tracing::info!(node = %name, "ready");
-    // A successor is not the process that the service manager has started.
-    process::notify(&format!("MAINPID={}\nREADY=1", std::process::id()));
+    if node.is_successor {
+        // The service manager has started another process.
+        process::notify(&format!("MAINPID={}", std::process::id()));
+    }
+    process::notify("READY=1");
     end.next().await
 }
 
@@ -118,6 +121,7 @@ struct Node {
     addresses: Addresses,
     reloader: Arc<Reloader>,
     predecessor: Arc<Predecessor>,
+    is_successor: bool,
     /// Ends the links. A child of `shutdown`.
     unlink: CancellationToken,
     shutdown: CancellationToken,
@@ -214,7 +218,7 @@ impl Node {
             dispatcher.listen(&wanted, clients).await.map_err(starting("accepting clients"))?;
         }
         let admin = tokio::spawn(listeners.admin.serve(answer, shutdown.clone()));
-        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, unlink, shutdown })
+        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, is_successor, unlink, shutdown })
     }
 
     /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at

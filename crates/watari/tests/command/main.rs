@@ -22,5 +22,6 @@ mod statuses;
 mod suites;
 mod support;
 mod terminal;
+mod upgrade;
 mod users;
 mod workers;

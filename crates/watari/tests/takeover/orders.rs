@@ -13,9 +13,11 @@ fn switched() {
     }
     // d1 would take the addresses back, were it not for the order.
     let lab = Lab::start(&Plan { keys: "preempt = true", ..PLAN });
+    // d2 can serve clients when it has a link to the agent.
+    until("the switch is possible", || lab.ctl("d1", &["switch"]).status.success());
+    assert!(lab.has("d2", V4) && lab.request(V4));
     for (asked, arguments, owner) in [
-        ("d1", &["switch"][..], "d2"),
-        ("d1", &["switch"], "d1"),
+        ("d1", &["switch"][..], "d1"),
         ("d2", &["switch", "d2"], "d2"),
         ("d2", &["switch", V4, "d1"], "d1"),
         ("d2", &["switch", V6, "d1"], "d1"),
