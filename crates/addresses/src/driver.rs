@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ struct Shared {
     node: NodeName,
     mesh: Mesh,
     voter: Mutex<Voter>,
+    is_voting: AtomicBool,
     candidates: Vec<Entry>,
     gate: Option<Arc<Mutex<Gate>>>,
     metrics: Metrics,
@@ -104,6 +106,7 @@ impl Addresses {
             node,
             mesh,
             voter: Mutex::new(Voter::new(clock::now())),
+            is_voting: AtomicBool::new(true),
             candidates: Vec::new(),
             gate: None,
             metrics: Metrics::register(registry),
@@ -178,9 +181,18 @@ impl Addresses {
 
     /// Handles an event of the mesh. Ignores messages about other things.
     pub fn handle(&self, event: &watari_mesh::Event) {
-        if let watari_mesh::Event::Message { peer, message: Message::Takeover(message) } = event {
+        if let watari_mesh::Event::Message { peer, message: Message::Takeover(message) } = event
+            && self.shared.is_voting.load(Ordering::Acquire)
+        {
             self.shared.on_message(peer, message);
         }
+    }
+
+    /// Stops granting leases, or goes on. For a node that is no candidate: its successor grants leases itself, and must
+    /// not do so at the same time. A message that is being handled is not waited for, so call this on the thread that
+    /// handles events.
+    pub fn set_voting(&self, is_voting: bool) {
+        self.shared.is_voting.store(is_voting, Ordering::Release);
     }
 
     /// The addresses for which this node is a candidate, in the order of the configuration.

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use watari_sys::{Acceptor, accept_until, tcp};
 use watari_wire::proxy::Header;
@@ -28,7 +28,7 @@ use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
-use crate::upgrade::{Passed, PassedClient, Successors, ToSuccessor, pass_on};
+use crate::upgrade::{Passed, PassedClient, PassedRelayed, Successors, ToSuccessor, pass_on};
 
 /// The kind of peer that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: Sock
     match admitted {
         Ok((presence, server)) => {
             let (shared, read_ahead) = (shared.clone(), ReadAhead::default());
-            tokio::spawn(Visit { shared, presence, stream, address, server, read_ahead }.serve());
+            tokio::spawn(Visit { shared, presence, stream, address, server, read_ahead, waits: false }.serve());
         }
         Err(reason) => refuse(shared, address, reason),
     }
@@ -102,44 +102,87 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
     let Some(presence) = Presence::enter(&shared.clients, settings.config.limits.connections_max) else {
         return refuse(shared, relay, "full");
     };
-    let shared = shared.clone();
-    tokio::spawn(async move { serve_relayed(shared, presence, stream, relay).await });
+    let (read_ahead, left) = (ReadAhead::default(), settings.config.limits.proxy_header_timeout);
+    tokio::spawn(
+        Relayed { shared: shared.clone(), presence, stream, relay, read_ahead, deadline: Instant::now() + left }
+            .serve(),
+    );
 }
 
-/// Reads the client's address from the relay's PROXY protocol header, and serves the client.
-async fn serve_relayed(shared: Arc<DispatcherShared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
-    let limits = shared.limits();
-    let mut read_ahead = ReadAhead::default();
-    let identified = async {
-        let (address, server) = identify(&stream, relay, &mut read_ahead, &limits).await?;
-        admit(&shared, &mut presence, address, &limits)?;
-        Ok((address, server))
-    };
-    match identified.await {
-        Ok((address, server)) => Visit { shared, presence, stream, address, server, read_ahead }.serve().await,
-        Err(reason) => refuse(&shared, relay, reason),
-    }
-}
-
-/// Returns the client's address and the address it connected to.
-async fn identify(
-    stream: &TcpStream,
+/// A connection of a relay whose PROXY protocol header has not come yet.
+pub(crate) struct Relayed {
+    shared: Arc<DispatcherShared>,
+    presence: Presence,
+    stream: TcpStream,
     relay: SocketAddr,
-    read_ahead: &mut ReadAhead,
-    limits: &Limits,
-) -> Result<(SocketAddr, SocketAddr), &'static str> {
-    let header = match timeout(limits.proxy_header_timeout, read_ahead.proxy_header(stream)).await {
-        Ok(Ok(header)) => header,
-        Ok(Err(error)) => {
-            tracing::info!(%relay, cause = %error, "cannot read the PROXY protocol header");
-            return Err("proxy_header");
+    read_ahead: ReadAhead,
+    /// When the header has to be complete.
+    deadline: Instant,
+}
+
+impl Relayed {
+    /// A connection of this process's predecessor.
+    pub(crate) fn restore(
+        shared: &Arc<DispatcherShared>,
+        presence: Presence,
+        stream: TcpStream,
+        passed: PassedRelayed,
+    ) -> Self {
+        let PassedRelayed { relay, read_ahead, left } = passed;
+        let (read_ahead, deadline) = (ReadAhead::from(read_ahead), Instant::now() + left);
+        Self { shared: shared.clone(), presence, stream, relay, read_ahead, deadline }
+    }
+
+    /// Reads the client's address from the header, and serves the client.
+    pub(crate) async fn serve(mut self) {
+        let mut successors = Successors::of(&self.shared);
+        let identified = loop {
+            tokio::select! {
+                identified = self.identify() => break identified,
+                to = successors.next() => if self.pass_on(to).await {
+                    return;
+                }
+            }
+        };
+        let Self { shared, mut presence, stream, relay, read_ahead, deadline: _ } = self;
+        let limits = shared.limits();
+        let admitted = identified.and_then(|(address, server)| {
+            admit(&shared, &mut presence, address, &limits)?;
+            Ok((address, server))
+        });
+        match admitted {
+            Ok((address, server)) => {
+                let waits = false;
+                Visit { shared, presence, stream, address, server, read_ahead, waits }.serve().await;
+            }
+            Err(reason) => refuse(&shared, relay, reason),
         }
-        Err(_) => return Err("proxy_header_slow"),
-    };
-    match header {
-        Header::Tcp { client, server, .. } => Ok((client, server)),
-        // The relay opened the connection for itself, or has no address to report.
-        Header::Local | Header::Unspecified => Ok((relay, stream.local_addr().map_err(|_| "client_gone")?)),
+    }
+
+    /// Returns the client's address and the address it connected to.
+    async fn identify(&mut self) -> Result<(SocketAddr, SocketAddr), &'static str> {
+        let header = match timeout_at(self.deadline, self.read_ahead.proxy_header(&self.stream)).await {
+            Ok(Ok(header)) => header,
+            Ok(Err(error)) => {
+                tracing::info!(relay = %self.relay, cause = %error, "cannot read the PROXY protocol header");
+                return Err("proxy_header");
+            }
+            Err(_) => return Err("proxy_header_slow"),
+        };
+        match header {
+            Header::Tcp { client, server, .. } => Ok((client, server)),
+            // The relay opened the connection for itself, or has no address to report.
+            Header::Local | Header::Unspecified => {
+                Ok((self.relay, self.stream.local_addr().map_err(|_| "client_gone")?))
+            }
+        }
+    }
+
+    /// Passes the connection to a successor of this process. Returns whether the successor has it.
+    async fn pass_on(&self, to: ToSuccessor) -> bool {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let passed = PassedRelayed { relay: self.relay, read_ahead: self.read_ahead.bytes().to_vec(), left };
+        pass_on(to, &Passed::Relayed(passed), &[&self.stream]).await
     }
 }
 
@@ -152,6 +195,8 @@ pub(crate) struct Visit {
     /// The address that the client connected to.
     server: SocketAddr,
     read_ahead: ReadAhead,
+    /// Whether this process has just begun, and agents link to it soon.
+    waits: bool,
 }
 
 enum Destination {
@@ -163,7 +208,8 @@ impl Visit {
     /// A client of this process's predecessor.
     pub(crate) fn restore(shared: &Arc<DispatcherShared>, presence: Presence, client: Client) -> Self {
         let Client { stream, address, server, read_ahead } = client;
-        Self { shared: shared.clone(), presence, stream, address, server, read_ahead: ReadAhead::from(read_ahead) }
+        let read_ahead = ReadAhead::from(read_ahead);
+        Self { shared: shared.clone(), presence, stream, address, server, read_ahead, waits: true }
     }
 
     pub(crate) async fn serve(mut self) {
@@ -180,7 +226,7 @@ impl Visit {
             Ok(destination) => destination,
             Err(reason) => return refuse(&self.shared, self.address, reason),
         };
-        let Self { shared, stream, address, server, read_ahead, presence: _presence } = self;
+        let Self { shared, stream, address, server, read_ahead, presence: _presence, waits: _ } = self;
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
             Destination::Agent(found) => Box::new(RelayDriver::new(&shared, client, found)).run().await,
@@ -200,13 +246,14 @@ impl Visit {
     }
 
     async fn connect(&mut self) -> Result<Destination, &'static str> {
-        match self.route().await? {
-            Some(route) => {
-                let backend = route.connect(&self.shared.limits()).await.ok_or("no_backend")?;
-                Ok(Destination::Backend(route, backend))
-            }
-            None => self.connect_to_agent().await.map(Destination::Agent),
+        if let Some(route) = self.route().await? {
+            let backend = route.connect(&self.shared.limits()).await.ok_or("no_backend")?;
+            return Ok(Destination::Backend(route, backend));
         }
+        if self.waits {
+            self.shared.until_available(None).await;
+        }
+        self.connect_to_agent().await.map(Destination::Agent)
     }
 
     /// The passthrough route for the server name that the client sends, if there is one. Without any routes, the

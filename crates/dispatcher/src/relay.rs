@@ -5,7 +5,7 @@ mod actions;
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,8 +148,8 @@ impl RelayDriver {
     /// Relays until the connection is over. Boxed, because a future has room for its arguments twice.
     pub(crate) async fn run(mut self: Box<Self>) {
         self.carry_out_all();
-        if let Some(what) = self.needs_agent.take() {
-            self.wait_for_agent(what).await;
+        if self.needs_agent.is_some() && self.wait_for_agent().await {
+            return;
         }
         while !self.relay.is_over() {
             match self.to_successor.take() {
@@ -163,15 +163,38 @@ impl RelayDriver {
         }
     }
 
-    /// Waits until an agent is available to this process, which has just begun.
-    async fn wait_for_agent(&mut self, what: NeedsAgent) {
-        match what {
-            NeedsAgent::LegKey(agent) => self.shared.until_available(Some(&agent)).await,
-            NeedsAgent::BeginAgain => {
-                self.shared.until_available(None).await;
-                self.carry_out(Action::BeginAgain);
+    /// Waits until an agent is available to this process, which has just begun. Returns whether the connection has passed
+    /// to a successor meanwhile. Other messages are handled after the wait.
+    async fn wait_for_agent(&mut self) -> bool {
+        let (shared, mut later) = (self.shared.clone(), Vec::new());
+        let agent = match &self.needs_agent {
+            Some(NeedsAgent::LegKey(agent)) => Some(agent.clone()),
+            Some(NeedsAgent::BeginAgain) | None => None,
+        };
+        {
+            let mut available = pin!(shared.until_available(agent.as_ref()));
+            loop {
+                let message = tokio::select! {
+                    () = available.as_mut() => break,
+                    Some(message) = self.inputs.recv() => message,
+                };
+                match message {
+                    RelayMessage::PassOn(to) => {
+                        if self.pass_on(to).await {
+                            return true;
+                        }
+                    }
+                    message => later.push(message),
+                }
             }
         }
+        if self.needs_agent.take() == Some(NeedsAgent::BeginAgain) {
+            self.carry_out(Action::BeginAgain);
+        }
+        for message in later {
+            self.on_message(message);
+        }
+        false
     }
 
     /// Passes the connection to a successor of this process. Returns whether the successor has it.
@@ -191,7 +214,7 @@ impl RelayDriver {
             down,
             has_leg: self.leg.is_some(),
             has_prepared: self.prepared.is_some(),
-            is_finding: self.finding.is_some(),
+            is_finding: self.finding.is_some() || self.needs_agent == Some(NeedsAgent::BeginAgain),
             entry,
         };
         let sockets: Vec<_> =

@@ -22,7 +22,7 @@ use watari_values::{ConnectionId, NodeName, StayReason, TlsInfo};
 
 use crate::clients::{Client, Presence};
 use crate::direction::WaitingBytes;
-use crate::listen::Visit;
+use crate::listen::{Relayed, Visit};
 use crate::passthrough::PassthroughRelay;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
@@ -31,7 +31,8 @@ use crate::shared::DispatcherShared;
 pub const SOCKETS_MAX: usize = 3;
 
 /// How long a connection that needs an agent at once waits until one has linked to this process.
-const AGENT_MAX: Duration = Duration::from_secs(5);
+/// It includes the time in which the other connections pass, because links begin after it.
+const AGENT_MAX: Duration = Duration::from_secs(30);
 /// Clients without an agent that wait until they pass, besides those that wait for room here.
 const CLIENTS_MAX: usize = 16;
 
@@ -53,6 +54,7 @@ pub(crate) enum Passed {
     Connection(Box<PassedConnection>),
     Client(PassedClient),
     Passthrough(Box<PassthroughSnapshot>),
+    Relayed(PassedRelayed),
 }
 
 /// A connection with a relay. Its sockets: the client's, the owner's leg if `has_leg`, the prepared leg if
@@ -90,6 +92,16 @@ pub(crate) struct PassedClient {
     pub(crate) server: SocketAddr,
     #[serde(with = "serde_bytes")]
     pub(crate) read_ahead: Vec<u8>,
+}
+
+/// A connection of a relay without its PROXY protocol header. Its socket is the only one.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PassedRelayed {
+    pub(crate) relay: SocketAddr,
+    #[serde(with = "serde_bytes")]
+    pub(crate) read_ahead: Vec<u8>,
+    /// What is left of the time for the header.
+    pub(crate) left: Duration,
 }
 
 /// A connection that is passed through to a backend. Its sockets: the client's and the backend's.
@@ -162,6 +174,7 @@ impl PassingOn {
         let (to, mut passing) = mpsc::channel(max);
         self.shared.table.pass_on(&asked, &to);
         drop(to);
+        // Each relay answers at once: by its connection, or by dropping the sender.
         while let Some(connection) = passing.recv().await {
             batch.push(connection);
         }
@@ -265,11 +278,7 @@ pub(crate) fn restore(
             let presence = Presence::restore(&shared.clients, passed.address.ip());
             let PassedClient { address, server, read_ahead } = passed;
             let client = Client { stream: next()?, address, server, read_ahead };
-            let (visit, shared) = (Visit::restore(shared, presence, client), shared.clone());
-            Box::pin(async move {
-                shared.until_available(None).await;
-                visit.serve().await;
-            })
+            Box::pin(Visit::restore(shared, presence, client).serve())
         }
         Ok(Passed::Passthrough(passed)) => {
             let presence = Presence::restore(&shared.clients, passed.address.ip());
@@ -279,6 +288,10 @@ pub(crate) fn restore(
                 let _presence = presence;
                 relay.run(&shared).await;
             })
+        }
+        Ok(Passed::Relayed(passed)) => {
+            let presence = Presence::enter(&shared.clients, usize::MAX).ok_or(RestoreError::Form)?;
+            Box::pin(Relayed::restore(shared, presence, next()?, passed).serve())
         }
         Err(_) => return Err(RestoreError::Form),
     };

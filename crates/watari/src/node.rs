@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
+use rustix::process::kill_process;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -70,6 +71,9 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
     let reopen = RequestSignal::reopen_logs().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let (before, inherited) = if successor {
+        if config.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.takeover.is_some()) {
+            return Err(NodeError::SuccessorHasAddresses);
+        }
         FromBefore::meet().await.map(|(before, inherited)| (Some(before), inherited))?
     } else {
         (None, Inherited::default())
@@ -87,6 +91,12 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
         () = node.thread_lost() => return Err(NodeError::ThreadLost),
     };
     tracing::info!(node = %name, %signal, "ending");
+    if let Some(successor) = node.predecessor.successor().await {
+        // The order is for the node.
+        let _ = kill_process(successor, signal.into());
+        node.stop().await;
+        return Ok(());
+    }
     process::notify("STOPPING=1");
     // First: new clients go to the next owner from now on.
     node.addresses.end().await;
@@ -105,10 +115,6 @@ async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) 
         () = node.of_use() => {}
     }
     tracing::info!(node = %name, "ready");
-    if node.is_successor {
-        // The service manager has started another process.
-        process::notify(&format!("MAINPID={}", std::process::id()));
-    }
     process::notify("READY=1");
     end.next().await
 }
@@ -121,9 +127,6 @@ struct Node {
     addresses: Addresses,
     reloader: Arc<Reloader>,
     predecessor: Arc<Predecessor>,
-    is_successor: bool,
-    /// Ends the links. A child of `shutdown`.
-    unlink: CancellationToken,
     shutdown: CancellationToken,
 }
 
@@ -142,7 +145,9 @@ impl Node {
         tokio::spawn(level.summarize());
         let name = config.node.name.value.clone();
         let role_names = loaded.roles.iter().map(Role::to_string).collect();
-        let predecessor = Arc::new(listeners.predecessor()?);
+        // Ends before the rest when a successor has taken over.
+        let unlink = shutdown.child_token();
+        let predecessor = Arc::new(listeners.predecessor(unlink.clone())?);
         let clients = std::mem::take(&mut listeners.clients);
         let mesh_config = watari_mesh::Config {
             identity: loaded.identity,
@@ -152,7 +157,6 @@ impl Node {
             join: config.node.join,
             limits: mesh_limits,
         };
-        let unlink = shutdown.child_token();
         let (mesh, events, links) = Mesh::prepare(mesh_config, &mut registry, unlink.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
         let running = Roles {
@@ -170,17 +174,24 @@ impl Node {
             },
         };
         let redirects_max = files::redirects_max(process::raise_file_limit());
-        let redirects = Redirects::new(redirects_max, start.registry, shutdown.clone());
+        let redirects = Redirects::new(redirects_max, start.registry, unlink.clone());
         if let Some(dispatcher) = &config.dispatcher {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }
+        let mut before = before;
+        if let (Some(before), Some(dispatcher)) = (&mut before, &running.dispatcher) {
+            before.take_over(dispatcher, listeners.has_admin).await?;
+            // The process that the service manager has started ends soon.
+            process::notify(&format!("MAINPID={}", std::process::id()));
+        }
+        // Behind the predecessor's voter.
         let addresses = start.addresses(&config, &running).await?;
         tokio::spawn(distribute(events, running.clone(), addresses.clone()));
         let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
-            metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
+            metrics_server::serve(listener, Arc::new(registry), unlink.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address) = (name.to_string(), config.node.mesh);
+        let (name, mesh_address, admin) = (name.to_string(), config.node.mesh, config.node.admin.clone());
         let parts = (mesh.clone(), running.clone());
         let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
         let watcher = reloader.clone();
@@ -197,34 +208,35 @@ impl Node {
             addresses: addresses.clone(),
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
+            admin,
         });
         let answer = move |topic| {
             let view = view.clone();
             async move { view.answer(topic).await }
         };
-        let is_successor = before.is_some();
-        if let (Some(before), Some(dispatcher)) = (before, &running.dispatcher) {
-            before.take_over(dispatcher).await?;
+        if before.is_some() {
             links.begin_again();
         } else {
             links.begin();
         }
         listeners.admin.own();
         if let Some((dispatcher, wanted)) = accepting {
-            if is_successor {
+            if before.is_some() {
                 // Clients wait in the backlog meanwhile.
                 readiness::agent_available(&dispatcher).await;
             }
             dispatcher.listen(&wanted, clients).await.map_err(starting("accepting clients"))?;
         }
-        let admin = tokio::spawn(listeners.admin.serve(answer, shutdown.clone()));
-        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, is_successor, unlink, shutdown })
+        let admin = tokio::spawn(listeners.admin.serve(answer, unlink));
+        if let Some(before) = before {
+            before.serves().await;
+        }
+        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, shutdown })
     }
 
     /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at
     /// most, or until a signal.
     async fn end_after_upgrade(self, end: &mut EndSignals) {
-        self.unlink.cancel();
         let limit = self.reloader.drain_timeout().await;
         if let Some(dispatcher) = &self.running.dispatcher {
             tokio::select! {

@@ -120,6 +120,15 @@ impl EndSignals {
     }
 }
 
+impl From<EndSignal> for Signal {
+    fn from(signal: EndSignal) -> Self {
+        match signal {
+            EndSignal::Terminate => Self::TERM,
+            EndSignal::Interrupt => Self::INT,
+        }
+    }
+}
+
 impl fmt::Display for EndSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -12,7 +12,7 @@ use super::{Answer, Question, Topic, VERSION};
 
 /// The longest answer, in bytes: 100,000 connections take some 30 million.
 const ANSWER_LEN_MAX: usize = 256 << 20;
-const EXCHANGE_MAX: Duration = Duration::from_mins(1);
+const EXCHANGE_MAX: Duration = Duration::from_mins(2);
 
 /// A question without an answer.
 #[derive(Debug, thiserror::Error)]

@@ -23,11 +23,9 @@ use super::{Answer, Question, Topic, VERSION};
 /// The longest question, in bytes. The known ones take at most about 200.
 const QUESTION_LEN_MAX: u64 = 1024;
 /// The limit for a whole exchange. An upgrade takes longest: a process starts, and gets all connections.
-const EXCHANGE_MAX: Duration = Duration::from_mins(1);
+const EXCHANGE_MAX: Duration = Duration::from_mins(2);
 /// Exchanges at the same time. Others wait in the socket's backlog.
 const EXCHANGES_MAX: usize = 16;
-/// The time for answers that are on their way when the node ends.
-const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 64;
 
 /// A listening administration socket. Its file is removed when this value is dropped.
@@ -145,8 +143,9 @@ impl Server {
                 }
             }
         }
-        // The last order may be the cause of the shutdown, and its answer is on its way.
-        let _ = timeout(LAST_ANSWERS_MAX, exchanges.acquire_many(EXCHANGES_MAX as u32)).await;
+        // The last order may be the cause of the shutdown, and its answer is on its way. Each exchange has a limit.
+        drop(self.listener);
+        let _ = exchanges.acquire_many(EXCHANGES_MAX as u32).await;
     }
 }
 

@@ -135,7 +135,8 @@ enum What {
     /// Replace the running process by a new one, which goes on with its client connections
     ///
     /// For a dispatcher. The new process reads the configuration again, and gets the listeners and all connections.
-    /// The command ends when it has them. If the new process cannot start, nothing changes, and the exit status is 1.
+    /// The command ends when it serves clients. If the new process cannot start, nothing changes, and the exit status is
+    /// 1.
     #[command(
         after_help = "Examples:\n  watari ctl upgrade\n  watari ctl --admin d1.sock upgrade --program /opt/watari/bin/watari"
     )]

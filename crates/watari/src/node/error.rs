@@ -25,6 +25,8 @@ pub(crate) enum NodeError {
     Takeover(ConfigError),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
+    #[error("[dispatcher.takeover] cannot come with an upgrade in place: restart the node")]
+    SuccessorHasAddresses,
     #[error("cannot take over from the previous process: {cause}")]
     Predecessor { cause: io::Error },
     #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]

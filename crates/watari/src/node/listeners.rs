@@ -5,8 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio_util::sync::CancellationToken;
 
 use super::error::{NodeError, starting};
 use super::upgrade::Predecessor;
@@ -27,6 +29,8 @@ pub(super) struct Listeners {
     pub(super) legs: Option<TcpListener>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) admin: Server,
+    /// Whether that is the predecessor's.
+    pub(super) has_admin: bool,
 }
 
 /// Listeners of this process's predecessor.
@@ -34,7 +38,8 @@ pub(super) struct Listeners {
 pub(super) struct Inherited {
     /// By address: those of several threads have the same.
     pub(super) tcp: BTreeMap<SocketAddr, Vec<TcpListener>>,
-    pub(super) admin: Option<OwnedFd>,
+    /// With its path.
+    pub(super) admin: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Inherited {
@@ -78,9 +83,9 @@ impl Listeners {
             redirect.push((*address, to_tokio(REDIRECTED, *address, listener)?));
         }
         let mesh = inherited.listen("the mesh", config.node.mesh, &[])?;
-        let admin = match inherited.admin.take() {
-            Some(socket) => Server::inherit(socket, &config.node.admin)?,
-            None => Server::bind(&config.node.admin)?,
+        let (admin, has_admin) = match inherited.admin.take() {
+            Some((path, socket)) if path == config.node.admin => (Server::inherit(socket, &path)?, true),
+            _ => (Server::bind(&config.node.admin)?, false),
         };
         let clients = |dispatcher: &Dispatcher| {
             let threads = dispatcher.threads.get();
@@ -93,15 +98,17 @@ impl Listeners {
             mesh: to_tokio("the mesh", config.node.mesh, mesh)?,
             metrics: config.node.metrics.map(|address| inherited.listen("metrics", address, &[])).transpose()?,
             admin,
+            has_admin,
         })
     }
 
     /// What a successor needs of this process, with handles of the listeners that no reload changes.
-    pub(super) fn predecessor(&self) -> Result<Predecessor, NodeError> {
+    /// `unlink` ends what a successor has instead.
+    pub(super) fn predecessor(&self, unlink: CancellationToken) -> Result<Predecessor, NodeError> {
         let handles = || {
             let mesh = TcpListener::from(self.mesh.as_fd().try_clone_to_owned()?);
             let metrics = self.metrics.as_ref().map(TcpListener::try_clone).transpose()?;
-            Ok(Predecessor::new([mesh].into_iter().chain(metrics).collect(), self.admin.handle()?))
+            Ok(Predecessor::new([mesh].into_iter().chain(metrics).collect(), self.admin.handle()?, unlink))
         };
         handles().map_err(starting("listening"))
     }

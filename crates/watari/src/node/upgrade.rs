@@ -4,14 +4,16 @@
 //!   running process (predecessor)                 new process (successor)
 //!     |--- starts it, with a stream as its input --->|  reads the configuration
 //!     |<-- Hello -----------------------------------|
-//!     |--- Listeners, with the sockets ------------->|  starts all but the mesh and the listeners for clients
+//!     |--- Listeners, Admin, with the sockets ------>|  starts all but links, voter and listeners for clients
 //!     |<-- Prepared --------------------------------|
 //!     | accepts no more clients                      |
 //!     |--- Connections, with their sockets --------->|  \
 //!     |<-- Taken ------------------------------------|   } until all have passed
 //!     |                                              |  /  goes on with them
+//!     | ends its links, grants no more leases        |
 //!     |--- Finish ---------------------------------->|  links with the peers, accepts clients
-//!     | ends its links, then itself                  |
+//!     |<-- Serving ---------------------------------|
+//!     | ends                                         |
 //! ```
 //!
 //! Until `Connections`, a failure changes nothing. The predecessor kills the successor then. After it, each connection
@@ -19,18 +21,23 @@
 //! and the predecessor goes on with the others. If the predecessor fails, the successor does as after `Finish`.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
-use watari_dispatcher::{Dispatcher, Passing, RestoreError, SOCKETS_MAX};
+use tokio_util::sync::CancellationToken;
+use watari_addresses::Addresses;
+use watari_dispatcher::{Dispatcher, Passing, PassingOn, RestoreError, SOCKETS_MAX};
 use watari_sys::{DESCRIPTORS_MAX, DescriptorStream};
 use watari_values::NodeName;
 
@@ -42,9 +49,11 @@ use crate::admin::Handle;
 /// The form of the messages and states. A process takes over only from one with the same.
 const FORM: u32 = 1;
 
-/// How long a successor may take to start, and to take a batch of connections.
+/// How long a successor may take to start, to take a batch of connections, and to serve clients. It waits for an agent,
+/// but not for ever.
 const START_MAX: Duration = Duration::from_secs(30);
 const TAKE_MAX: Duration = Duration::from_secs(5);
+const SERVE_MAX: Duration = Duration::from_secs(15);
 
 /// How long connections that cannot pass at the moment may take until they can.
 const PASS_MAX: Duration = Duration::from_secs(5);
@@ -53,23 +62,29 @@ const PASS_AGAIN: Duration = Duration::from_millis(1);
 /// The connections of one message. They stand still while it is on its way, so they are few.
 const BATCH_MAX: usize = 32;
 const _: () = assert!(BATCH_MAX * SOCKETS_MAX <= DESCRIPTORS_MAX);
+/// The bytes of the states in one message, unless one state has more: a few MiB at most.
+const BATCH_LEN_MAX: usize = 8 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromSuccessor {
     /// The first message in every form.
-    Hello {
-        form: u32,
-        version: String,
+    Hello { form: u32, version: String },
+    Prepared {
+        /// Whether the successor has the administration socket. Its configuration may name another.
+        has_admin: bool,
     },
-    Prepared,
     /// The successor has the connections of the last message.
     Taken,
+    /// The successor accepts clients.
+    Serving,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromPredecessor {
-    /// The addresses of the TCP listeners. The administration socket is the last descriptor.
+    /// The addresses of TCP listeners. There may be several such messages.
     Listeners(Vec<SocketAddr>),
+    /// The path of the administration socket, and that socket. The last listener.
+    Admin(PathBuf),
     /// Connections, each with the number of its sockets.
     Connections(Vec<(Vec<u8>, usize)>),
     Finish {
@@ -99,6 +114,8 @@ pub(super) enum UpgradeError {
     Lost { taken: usize, cause: io::Error },
     #[error("cannot pass the listeners on: {0}")]
     Listeners(io::Error),
+    #[error("the new process has all connections, and does not serve clients: {0}")]
+    NotServing(io::Error),
 }
 
 /// The running process, which a successor can take over from.
@@ -106,51 +123,87 @@ pub(super) struct Predecessor {
     /// Handles of listeners that stay as long as the process.
     tcp: Vec<TcpListener>,
     admin: Handle,
-    busy: tokio::sync::Mutex<()>,
-    /// Notified when a successor has taken over.
+    busy: Mutex<()>,
+    /// Ends what a successor has instead: links, and the listeners that are not for clients.
+    pub(super) unlink: CancellationToken,
+    /// The successor's process, once it has all connections.
+    successor: OnceLock<Pid>,
+    /// Notified when a successor has taken over, and this process has to end.
     pub(super) replaced: Notify,
 }
 
+/// The parts of a node that take part in an upgrade.
+pub(super) struct Parts<'a> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) addresses: &'a Addresses,
+    pub(super) reloader: &'a Reloader,
+    pub(super) admin: &'a Path,
+}
+
 impl Predecessor {
-    pub(super) fn new(tcp: Vec<TcpListener>, admin: Handle) -> Self {
-        Self { tcp, admin, busy: tokio::sync::Mutex::new(()), replaced: Notify::new() }
+    /// `unlink` ends what a successor has instead.
+    pub(super) fn new(tcp: Vec<TcpListener>, admin: Handle, unlink: CancellationToken) -> Self {
+        let (busy, successor, replaced) = (Mutex::new(()), OnceLock::new(), Notify::new());
+        Self { tcp, admin, busy, unlink, successor, replaced }
+    }
+
+    /// Waits until no upgrade is in progress. Returns the process that has taken over, if there is one.
+    pub(super) async fn successor(&self) -> Option<Pid> {
+        let _busy = self.busy.lock().await;
+        self.successor.get().copied()
     }
 
     /// Runs `program`, which takes over all connections.
-    pub(super) async fn upgrade(
-        &self,
-        dispatcher: &Dispatcher,
-        reloader: &Reloader,
-        program: Option<PathBuf>,
-    ) -> Result<(), UpgradeError> {
+    pub(super) async fn upgrade(&self, parts: Parts<'_>, program: Option<PathBuf>) -> Result<(), UpgradeError> {
         let _busy = self.busy.try_lock().map_err(|_| UpgradeError::InProgress)?;
         // A reload would change the listeners.
-        let _reloading = reloader.hold().await;
+        let _reloading = parts.reloader.hold().await;
         let program = program.map_or_else(own_program, Ok);
         let program = program.map_err(|cause| UpgradeError::Start { program: PathBuf::from("this program"), cause })?;
-        let mut successor = Successor::start(program, reloader.file()).await?;
+        let mut successor = Successor::spawn(program, parts.reloader.file())?;
+        let upgraded = self.hand_over_to(&mut successor, &parts).await;
+        // With `NotServing`, it has all connections. Otherwise it must not relay what this process goes on with.
+        if !matches!(upgraded, Ok(()) | Err(UpgradeError::NotServing(_))) {
+            let _ = successor.process.kill().await;
+        }
+        upgraded
+    }
+
+    async fn hand_over_to(&self, successor: &mut Successor, parts: &Parts<'_>) -> Result<(), UpgradeError> {
+        let dispatcher = parts.dispatcher;
+        successor.greet().await?;
         let mut tcp: Vec<_> = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?.into_all().collect();
-        tcp.extend(reloader.redirects().await.map_err(UpgradeError::Listeners)?);
-        successor.prepare(tcp.iter().chain(&self.tcp), self.admin.listener.as_fd()).await?;
+        tcp.extend(parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?);
+        let tcp: Vec<_> = tcp.iter().chain(&self.tcp).collect();
+        let has_admin = successor.prepare(&tcp, self.admin.listener.as_fd(), parts.admin).await?;
 
         let accepting = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?;
         let wanted = accepting.addresses().map_err(UpgradeError::Listeners)?;
         let nowhere = watari_dispatcher::Listeners::default();
         dispatcher.listen(&nowhere, watari_dispatcher::Listeners::default()).await.map_err(UpgradeError::Listeners)?;
-        match successor.take_over(dispatcher).await {
-            Ok(taken) => {
-                tracing::info!(taken, pid = successor.process.id(), "a new process has taken over");
-                self.admin.passed_on();
-                self.replaced.notify_one();
-                Ok(())
-            }
+        let (taken, passing) = match successor.take_over(dispatcher).await {
+            Ok(passed) => passed,
             Err((taken, cause)) => {
-                // It may still run, and must not relay what this process goes on with.
                 let _ = successor.process.kill().await;
                 dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
-                Err(UpgradeError::Lost { taken, cause })
+                return Err(UpgradeError::Lost { taken, cause });
             }
+        };
+        // From here on, this process goes on with nothing. The successor's voter begins with a pause, so this one stops.
+        parts.addresses.set_voting(false);
+        passing.finish();
+        if has_admin {
+            self.admin.passed_on();
         }
+        if let Some(pid) = successor.pid() {
+            let _ = self.successor.set(pid);
+        }
+        self.unlink.cancel();
+        let served = successor.finish(dispatcher.drained()).await;
+        self.replaced.notify_one();
+        served.map_err(UpgradeError::NotServing)?;
+        tracing::info!(taken, pid = successor.process.id(), "a new process has taken over");
+        Ok(())
     }
 }
 
@@ -168,7 +221,7 @@ struct Successor {
 }
 
 impl Successor {
-    async fn start(program: PathBuf, config: &Path) -> Result<Self, UpgradeError> {
+    fn spawn(program: PathBuf, config: &Path) -> Result<Self, UpgradeError> {
         let started = || {
             let (stream, far) = DescriptorStream::pair()?;
             let mut command = Command::new(&program);
@@ -177,53 +230,55 @@ impl Successor {
             Ok((command.spawn()?, stream))
         };
         let (process, stream) = started().map_err(|cause| UpgradeError::Start { program, cause })?;
-        let mut successor = Self { process, stream };
-        match successor.within(START_MAX, Self::receive).await {
-            Ok(FromSuccessor::Hello { form: FORM, .. }) => Ok(successor),
-            Ok(FromSuccessor::Hello { version, .. }) => Err(successor.give_up(UpgradeError::Form(version)).await),
-            Ok(_) => Err(successor.give_up(UpgradeError::Ended).await),
-            Err(cause) => {
-                let error = starting(&cause);
-                Err(successor.give_up(error).await)
-            }
+        Ok(Self { process, stream })
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.process.id().and_then(|id| Pid::from_raw(id.cast_signed()))
+    }
+
+    /// Checks that the new process is of the same form.
+    async fn greet(&mut self) -> Result<(), UpgradeError> {
+        match self.receive(START_MAX).await {
+            Ok(FromSuccessor::Hello { form: FORM, .. }) => Ok(()),
+            Ok(FromSuccessor::Hello { version, .. }) => Err(UpgradeError::Form(version)),
+            Ok(_) => Err(UpgradeError::Ended),
+            Err(cause) => Err(starting(&cause)),
         }
     }
 
-    /// Has the successor start with these listeners.
+    /// Has the new process start with these listeners. Returns whether it has the administration socket.
     async fn prepare(
         &mut self,
-        tcp: impl Iterator<Item = &TcpListener>,
+        tcp: &[&TcpListener],
         admin: BorrowedFd<'_>,
-    ) -> Result<(), UpgradeError> {
-        let (mut addresses, mut descriptors) = (Vec::new(), Vec::new());
-        for listener in tcp {
-            addresses.push(listener.local_addr().map_err(UpgradeError::Listeners)?);
-            descriptors.push(listener.as_fd());
+        path: &Path,
+    ) -> Result<bool, UpgradeError> {
+        for some in tcp.chunks(DESCRIPTORS_MAX) {
+            let addresses = some.iter().map(|listener| listener.local_addr()).collect::<io::Result<_>>();
+            let addresses = FromPredecessor::Listeners(addresses.map_err(UpgradeError::Listeners)?);
+            let descriptors: Vec<_> = some.iter().map(|listener| listener.as_fd()).collect();
+            self.send(&addresses, &descriptors).await.map_err(|cause| starting(&cause))?;
         }
-        descriptors.push(admin);
-        let sent = self.send(&FromPredecessor::Listeners(addresses), &descriptors).await;
-        let answer = match sent {
-            Ok(()) => self.within(START_MAX, Self::receive).await,
-            Err(cause) => Err(cause),
-        };
-        match answer {
-            Ok(FromSuccessor::Prepared) => Ok(()),
-            Ok(_) => Err(self.give_up(UpgradeError::Ended).await),
-            Err(cause) => {
-                let error = starting(&cause);
-                Err(self.give_up(error).await)
-            }
+        let path = FromPredecessor::Admin(path.to_owned());
+        self.send(&path, &[admin]).await.map_err(|cause| starting(&cause))?;
+        match self.receive(START_MAX).await {
+            Ok(FromSuccessor::Prepared { has_admin }) => Ok(has_admin),
+            Ok(_) => Err(UpgradeError::Ended),
+            Err(cause) => Err(starting(&cause)),
         }
     }
 
     /// Passes all connections on. Returns their number, also with an error.
-    async fn take_over(&mut self, dispatcher: &Dispatcher) -> Result<usize, (usize, io::Error)> {
+    async fn take_over(&mut self, dispatcher: &Dispatcher) -> Result<(usize, PassingOn), (usize, io::Error)> {
         let (mut taken, mut passing) = (0, dispatcher.begin_to_pass_on());
         let mut waits_since = Instant::now();
         while !passing.is_complete() {
             let batch = passing.next(BATCH_MAX).await;
             if !batch.is_empty() {
-                taken += self.pass(batch).await.map_err(|cause| (taken, cause))?;
+                for batch in of_bounded_len(batch) {
+                    taken += self.pass(batch).await.map_err(|cause| (taken, cause))?;
+                }
                 waits_since = Instant::now();
             } else if waits_since.elapsed() < PASS_MAX {
                 sleep(PASS_AGAIN).await;
@@ -232,10 +287,16 @@ impl Successor {
                 break;
             }
         }
-        let finish = FromPredecessor::Finish { drained: dispatcher.drained() };
-        self.send(&finish, &[]).await.map_err(|cause| (taken, cause))?;
-        passing.finish();
-        Ok(taken)
+        Ok((taken, passing))
+    }
+
+    /// Waits until the new process serves clients.
+    async fn finish(&mut self, drained: Vec<NodeName>) -> io::Result<()> {
+        self.send(&FromPredecessor::Finish { drained }, &[]).await?;
+        match self.receive(SERVE_MAX).await? {
+            FromSuccessor::Serving => Ok(()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Passes some connections on. After an error the new process has ended, and has none of them.
@@ -244,7 +305,7 @@ impl Successor {
         let message = FromPredecessor::Connections(states.collect());
         let sockets: Vec<_> = batch.iter().flat_map(Passing::sockets).collect();
         let answer = match self.send(&message, &sockets).await {
-            Ok(()) => self.within(TAKE_MAX, Self::receive).await,
+            Ok(()) => self.receive(TAKE_MAX).await,
             Err(cause) => Err(cause),
         };
         let answer = match answer {
@@ -252,7 +313,7 @@ impl Successor {
             Err(cause) => {
                 let _ = self.process.kill().await;
                 // It may have confirmed in the last moment.
-                self.receive().await.map_err(|_| cause)
+                self.receive(TAKE_MAX).await.map_err(|_| cause)
             }
         };
         match answer? {
@@ -265,28 +326,36 @@ impl Successor {
         }
     }
 
+    /// After an error, the stream takes nothing more.
     async fn send(&mut self, message: &FromPredecessor, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.stream.send(&encoded(message)?, descriptors).await
+        let message = encoded(message)?;
+        within(TAKE_MAX, self.stream.send(&message, descriptors)).await
     }
 
-    async fn receive(&mut self) -> io::Result<FromSuccessor> {
-        let (message, _) = self.stream.receive().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    async fn receive(&mut self, limit: Duration) -> io::Result<FromSuccessor> {
+        let (message, _) = within(limit, self.stream.receive()).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         decoded(&message)
     }
+}
 
-    async fn within<T>(
-        &mut self,
-        limit: Duration,
-        what: impl AsyncFnOnce(&mut Self) -> io::Result<T>,
-    ) -> io::Result<T> {
-        timeout(limit, what(self)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    }
+async fn within<T>(limit: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(limit, what).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
 
-    /// Ends the new process before it has anything.
-    async fn give_up(&mut self, error: UpgradeError) -> UpgradeError {
-        let _ = self.process.kill().await;
-        error
+/// Divides a batch so that no part exceeds [`BATCH_LEN_MAX`], unless it is one connection.
+fn of_bounded_len(batch: Vec<Passing>) -> Vec<Vec<Passing>> {
+    let (mut parts, mut len): (Vec<Vec<Passing>>, usize) = (Vec::new(), 0);
+    for passing in batch {
+        len += passing.state().len();
+        match parts.last_mut() {
+            Some(part) if len <= BATCH_LEN_MAX => part.push(passing),
+            _ => {
+                len = passing.state().len();
+                parts.push(vec![passing]);
+            }
+        }
     }
+    parts
 }
 
 fn starting(cause: &io::Error) -> UpgradeError {
@@ -304,26 +373,32 @@ impl FromBefore {
     pub(super) async fn meet() -> Result<(Self, Inherited), NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
         let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+        // Otherwise the stream would stay open when this process has closed it.
+        rustix::stdio::dup2_stdin(File::open("/dev/null").map_err(failed)?).map_err(|error| failed(error.into()))?;
         let mut before = Self { stream: DescriptorStream::open(input).map_err(failed)? };
         let hello = FromSuccessor::Hello { form: FORM, version: env!("CARGO_PKG_VERSION").to_owned() };
         before.send(&hello).await.map_err(failed)?;
-        let (message, descriptors) = before.receive().await.map_err(failed)?;
-        let FromPredecessor::Listeners(addresses) = message else {
-            return Err(failed(io::ErrorKind::InvalidData.into()));
-        };
         let mut inherited = Inherited::default();
-        let mut descriptors = descriptors.into_iter();
-        for (address, listener) in addresses.into_iter().zip(descriptors.by_ref()) {
-            inherited.tcp.entry(address).or_default().push(listener.into());
+        loop {
+            match before.receive().await.map_err(failed)? {
+                (FromPredecessor::Listeners(addresses), descriptors) => {
+                    for (address, listener) in addresses.into_iter().zip(descriptors) {
+                        inherited.tcp.entry(address).or_default().push(listener.into());
+                    }
+                }
+                (FromPredecessor::Admin(path), descriptors) => {
+                    inherited.admin = descriptors.into_iter().next().map(|socket| (path, socket));
+                    return Ok((before, inherited));
+                }
+                _ => return Err(failed(io::ErrorKind::InvalidData.into())),
+            }
         }
-        inherited.admin = descriptors.next();
-        Ok((before, inherited))
     }
 
     /// Takes the connections over. Returns when this process has all of them.
-    pub(super) async fn take_over(mut self, dispatcher: &Dispatcher) -> Result<(), NodeError> {
+    pub(super) async fn take_over(&mut self, dispatcher: &Dispatcher, has_admin: bool) -> Result<(), NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
-        self.send(&FromSuccessor::Prepared).await.map_err(failed)?;
+        self.send(&FromSuccessor::Prepared { has_admin }).await.map_err(failed)?;
         let mut taken = 0;
         loop {
             match self.receive().await {
@@ -342,8 +417,8 @@ impl FromBefore {
                     }
                     break;
                 }
-                Ok((FromPredecessor::Listeners(_), _)) => return Err(failed(io::ErrorKind::InvalidData.into())),
-                Err(cause) if taken == 0 => return Err(failed(cause)),
+                Ok(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
+                Err(cause) if taken == 0 || !has_ended(&cause) => return Err(failed(cause)),
                 Err(error) => {
                     tracing::error!(%error, "the previous process has failed: what it had not passed on is lost");
                     break;
@@ -354,6 +429,12 @@ impl FromBefore {
         Ok(())
     }
 
+    /// Reports that this process serves clients.
+    pub(super) async fn serves(mut self) {
+        // The predecessor may have ended.
+        let _ = self.send(&FromSuccessor::Serving).await;
+    }
+
     async fn send(&mut self, message: &FromSuccessor) -> io::Result<()> {
         self.stream.send(&encoded(message)?, &[]).await
     }
@@ -362,6 +443,11 @@ impl FromBefore {
         let (message, descriptors) = self.stream.receive().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok((decoded(&message)?, descriptors))
     }
+}
+
+/// Whether the other process has ended.
+fn has_ended(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 fn restore(

@@ -19,7 +19,7 @@ use watari_values::{ConnectionStatus, Role, TlsInfo};
 
 use super::reload::Reloader;
 use super::roles::Roles;
-use super::upgrade::{Predecessor, UpgradeError};
+use super::upgrade::{Parts, Predecessor, UpgradeError};
 use crate::admin::{
     AddressEntry, Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic,
 };
@@ -35,6 +35,8 @@ pub(super) struct View {
     pub(super) addresses: Addresses,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
+    /// The path of the administration socket.
+    pub(super) admin: PathBuf,
 }
 
 impl View {
@@ -84,7 +86,10 @@ impl View {
             let (dispatcher, reloader) = (view.running.dispatcher.as_ref(), &view.reloader);
             let upgraded = match (dispatcher, &view.running.agent) {
                 (Some(_), None) if !view.addresses().is_empty() => Err(UpgradeError::HasAddresses),
-                (Some(dispatcher), None) => view.predecessor.upgrade(dispatcher, reloader, program).await,
+                (Some(dispatcher), None) => {
+                    let (addresses, admin) = (&view.addresses, view.admin.as_path());
+                    view.predecessor.upgrade(Parts { dispatcher, addresses, reloader, admin }, program).await
+                }
                 _ => Err(UpgradeError::HasAgent),
             };
             upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed, and this process goes on"))

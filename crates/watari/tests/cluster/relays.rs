@@ -58,6 +58,23 @@ fn curl_sends_its_address_by_the_proxy_protocol() {
     assert_eq!(cluster.dispatcher().count(REFUSED, ""), 0);
 }
 
+/// A relay that has sent a part of its header goes on in a new process, and keeps no process of before alive.
+#[test]
+fn a_header_may_come_to_two_processes() {
+    let cluster = start("proxy_header_timeout = \"50s\"");
+    let header = header("192.0.2.77:1234", "198.51.100.1:443");
+    let (first, second) = header.split_at(20);
+    let mut tcp = dial(cluster.clients.any(), cluster.for_relays[0]).unwrap();
+    tcp.write_all(first).unwrap();
+    until("the dispatcher has the connection", || cluster.dispatcher().count("watari_dispatcher_connections", "") == 1);
+    cluster.dispatcher().upgrade(None).unwrap();
+    tcp.write_all(second).unwrap();
+    let mut client = Http::new(Tls::connect(tcp, Taste::default().config(), SITE, |_| {}).unwrap());
+    client.download(100_000, 1).unwrap();
+    let known = cluster.connections().into_iter().map(|connection| connection.client.to_string());
+    assert_eq!(known.collect::<Vec<_>>(), ["192.0.2.77:1234"]);
+}
+
 #[test]
 fn the_client_address_is_that_of_the_proxy_header() {
     let cluster = start("");

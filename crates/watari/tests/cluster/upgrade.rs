@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
-use crate::harness::ctl::order_move;
+use crate::harness::ctl::{self, order_move};
 use crate::harness::node::WATARI;
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
@@ -223,6 +223,32 @@ fn a_successor_that_fails_halfway_loses_only_what_it_has() {
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
     cluster.dispatcher().upgrade(None).unwrap();
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+}
+
+/// The administration socket may move to another path, and clients to more threads.
+#[test]
+fn a_successor_has_another_configuration() {
+    let cluster = Cluster::start(&files());
+    let dispatcher = cluster.dispatcher();
+    let (_, mut http) = client(&cluster, &Taste::default());
+    fetch(&mut http, SMALL_LEN);
+    let config = fs::read_to_string(dispatcher.config()).unwrap();
+    let other = config.replace("d1.sock", "other.sock").replace("[dispatcher]\n", "[dispatcher]\nthreads = 5\n");
+    assert_ne!(config, other);
+    dispatcher.configure(|_| other);
+    let old = dispatcher.admin();
+    ctl::upgrade(&old, None).unwrap();
+    let new = cluster.dir().join("other.sock");
+    until("the new process answers", || ctl::pid(&new).is_some());
+    until("the previous process ends", || !dispatcher.is_running());
+    assert!(!old.exists());
+    fetch(&mut http, SMALL_LEN);
+    for _ in 0..10 {
+        fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
+    }
+    let pid = ctl::pid(&new).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    until("its socket is gone", || !new.exists());
 }
 
 #[test]
