@@ -104,7 +104,8 @@ fn reported() {
     until("d2 stands by", || {
         lab.address("d2", V4).is_some_and(|shown| shown["owner"] == "d1" && shown["ready"] == true)
     });
-    assert!(lab.ctl("d1", &["switch", V4, "d2"]).status.success());
+    // d1 learns a little later that d2 is ready.
+    until("the switch is possible", || lab.ctl("d1", &["switch", V4, "d2"]).status.success());
     until("the program has run at both", || {
         notified("active 192.0.2.100 eth0") || notified("standby 192.0.2.100 eth0")
     });
