@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use watari_mesh::Mesh;
 use watari_takeover::{Action, Candidate, Event, OwnershipRole, Reason, Status, SwitchRefused, Time, Voter};
@@ -29,6 +29,9 @@ use crate::settings::{ServiceAddress, Settings};
 
 /// How long the addresses of a node that ends have for going to another.
 const END_MAX: Duration = Duration::from_secs(1);
+/// How long an order waits for the end of a change of the owner.
+const CHANGE_MAX: Duration = Duration::from_secs(1);
+const CHANGE_POLL: Duration = Duration::from_millis(10);
 
 /// The configuration of a node.
 pub struct Config {
@@ -210,26 +213,45 @@ impl Addresses {
         self.shared.candidates.iter().map(status).collect()
     }
 
-    /// Orders a switch of `address`, or of all addresses, to `node`, or to the best candidate.
-    /// [`Addresses::statuses`] shows whether it has had its effect. Of several addresses, those that are there already
-    /// stay.
-    pub fn order_switch(&self, address: Option<IpAddr>, node: Option<&NodeName>) -> Result<(), SwitchError> {
+    /// Orders a switch of `address`, or of all addresses, to `node`, or to the best candidate. Waits up to 1 s while an
+    /// address is about to change its owner, or has none. [`Addresses::statuses`] shows whether the order has had its
+    /// effect. Of several addresses, those that are there already stay.
+    pub async fn order_switch(&self, address: Option<IpAddr>, node: Option<&NodeName>) -> Result<(), SwitchError> {
         let is_meant = |entry: &&Entry| address.is_none_or(|address| entry.service.address.addr() == address);
         let meant: Vec<_> = self.shared.candidates.iter().filter(is_meant).collect();
         if meant.is_empty() {
             return Err(address.map_or(SwitchError::NoCandidate, SwitchError::UnknownAddress));
         }
-        let ordered = meant.iter().map(|entry| {
+        let deadline = Instant::now() + CHANGE_MAX;
+        let mut result = Ok(());
+        // Each is ordered, whatever becomes of the others.
+        for entry in meant {
+            let ordered = match self.order_switch_of(entry, node, deadline).await {
+                Err(SwitchRefused::AlreadyThere(_)) if address.is_none() => Ok(()),
+                ordered => ordered,
+            };
+            let refused = |cause| SwitchError::Refused { address: entry.service.address.addr(), cause };
+            result = result.and(ordered.map_err(refused));
+        }
+        result
+    }
+
+    async fn order_switch_of(
+        &self,
+        entry: &Entry,
+        node: Option<&NodeName>,
+        deadline: Instant,
+    ) -> Result<(), SwitchRefused> {
+        loop {
             let order =
                 |machine: &mut Candidate, now, actions: &mut Vec<Action>| machine.order_switch(node, now, actions);
             match self.shared.with_machine(entry, order) {
-                Err(SwitchRefused::AlreadyThere(_)) if address.is_none() => Ok(()),
-                Err(cause) => Err(SwitchError::Refused { address: entry.service.address.addr(), cause }),
-                Ok(()) => Ok(()),
+                Err(SwitchRefused::Changing | SwitchRefused::NoOwner) if Instant::now() < deadline => {
+                    sleep(CHANGE_POLL).await;
+                }
+                ordered => return ordered,
             }
-        });
-        // Each is ordered, whatever becomes of the others.
-        ordered.collect::<Vec<_>>().into_iter().collect()
+        }
     }
 
     /// Leaves all addresses to other candidates, within 1 s, and removes the tables from `nf_tables`.
@@ -371,7 +393,10 @@ impl Shared {
     fn kept(self: &Arc<Self>, number: usize, kept: Kept) {
         let address = self.candidates[number].service.address.addr();
         match kept {
-            Kept::Active => self.metrics.activation(address),
+            Kept::Active => {
+                self.metrics.activation(address);
+                self.step(number, Event::Activated);
+            }
             Kept::Removed => self.step(number, Event::Removed),
             Kept::Failed => {
                 self.metrics.failure(address);

@@ -86,6 +86,8 @@ enum State {
         /// The end of the lease, which the gate has.
         until: Time,
         by_order: bool,
+        /// Whether the address is active: see [`Event::Activated`].
+        is_active: bool,
     },
     Leaving {
         to: Option<NodeName>,
@@ -123,6 +125,8 @@ pub enum Event<'a> {
     Ready(bool),
     /// The result of [`Action::Check`]: the link-layer address of the machine that answers at the address.
     Checked(Option<[u8; 6]>),
+    /// [`Action::Activate`] is done: the node answers at the address.
+    Activated,
     /// [`Action::Activate`] or [`Action::Extend`] failed.
     Failed,
     /// [`Action::Deactivate`] is done: the gate is closed, and the interface does not have the address.
@@ -142,8 +146,9 @@ pub enum Action {
     To(NodeName, TakeoverMessage),
     /// Ask on the link whether another machine has the address, then report [`Event::Checked`].
     Check,
-    /// Open the gate until then, add the address to the interface, and announce it. The gate has to close by itself, at
-    /// most [`GATE_SLACK`](crate::GATE_SLACK) after this time, whatever happens to the process.
+    /// Open the gate until then, add the address to the interface, and announce it, then report [`Event::Activated`].
+    /// The gate has to close by itself, at most [`GATE_SLACK`](crate::GATE_SLACK) after this time, whatever happens to
+    /// the process.
     Activate { until: Time },
     /// Keep the gate open until then.
     Extend { until: Time },
@@ -183,6 +188,12 @@ impl Candidate {
                 }
             }
             Event::Checked(in_use) => self.on_checked(in_use, now, actions),
+            Event::Activated => {
+                if let State::Owner { is_active, .. } = &mut self.state {
+                    *is_active = true;
+                    self.beat_at = now;
+                }
+            }
             Event::Failed => {
                 if matches!(self.state, State::Owner { .. }) {
                     self.pause_until = now + FAILURE_PAUSE;
@@ -212,13 +223,17 @@ impl Candidate {
     pub fn status(&self, now: Time) -> Status {
         let role = match self.state {
             State::Standby { .. } => OwnershipRole::Standby,
-            State::Asking { .. } | State::Checking { .. } => OwnershipRole::Asking,
-            State::Owner { .. } => OwnershipRole::Active,
+            State::Owner { is_active: true, .. } => OwnershipRole::Active,
+            State::Asking { .. } | State::Checking { .. } | State::Owner { .. } => OwnershipRole::Asking,
             State::Leaving { .. } => OwnershipRole::Leaving,
         };
-        let (owner, lease_end) = match self.state {
-            State::Owner { until, .. } => (Some(&self.settings.node), Some(until)),
-            _ => (self.others.owner(self.terms(), now), None),
+        let owner = match role {
+            OwnershipRole::Active => Some(&self.settings.node),
+            _ => self.others.owner(self.terms(), now),
+        };
+        let lease_end = match self.state {
+            State::Owner { until, .. } => Some(until),
+            _ => None,
         };
         Status {
             role,
@@ -311,7 +326,7 @@ impl Candidate {
             self.ask(now, actions);
         }
         let (is_owner, by_order) = match self.state {
-            State::Owner { by_order, .. } => (true, by_order),
+            State::Owner { by_order, is_active, .. } => (is_active, by_order),
             _ => (false, false),
         };
         actions.push(Action::ToDispatchers(TakeoverMessage::Advert(Advert {
@@ -371,8 +386,7 @@ impl Candidate {
         // `end_lease_in_time` has ended a lease that is over.
         let Some(until) = self.renewals.end(&self.settings.terms) else { return };
         let reason = self.reason.clone();
-        self.enter(State::Owner { until, by_order }, reason, now);
-        self.beat_at = now;
+        self.enter(State::Owner { until, by_order, is_active: false }, reason, now);
         actions.push(Action::Activate { until });
     }
 

@@ -11,9 +11,10 @@ use crate::terms::Time;
 pub enum OwnershipRole {
     /// The candidate does not have the address.
     Standby,
-    /// The candidate asks voters for the lease, or checks that no other machine has the address.
+    /// The candidate asks voters for the lease, checks that no other machine has the address, or adds it to its
+    /// interface.
     Asking,
-    /// The candidate has the address.
+    /// The candidate has the address, and its node answers there.
     Active,
     /// The candidate had the address, and removes it.
     Leaving,

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::mem;
 use std::time::Duration;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -243,7 +244,11 @@ impl Cluster {
             Some(Order::Check) => self.handle(state, node, Event::Checked(None)),
             Some(Order::Activate { until } | Order::Extend { until }) => {
                 let this = &mut state.nodes[node];
-                (this.gate_until, this.has_address) = (until, true);
+                let had_address = mem::replace(&mut this.has_address, true);
+                this.gate_until = until;
+                if !had_address {
+                    self.handle(state, node, Event::Activated);
+                }
             }
             Some(Order::Deactivate) => {
                 let this = &mut state.nodes[node];

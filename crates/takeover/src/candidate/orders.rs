@@ -20,9 +20,11 @@ impl Candidate {
         actions: &mut Vec<Action>,
     ) -> Result<(), SwitchRefused> {
         match &self.state {
-            State::Owner { .. } => self.switch_from_here(to, now, actions),
+            State::Owner { is_active: true, .. } => self.switch_from_here(to, now, actions),
             State::Standby { .. } => self.pass_switch_on(to, now, actions),
-            State::Asking { .. } | State::Checking { .. } | State::Leaving { .. } => Err(SwitchRefused::Changing),
+            State::Asking { .. } | State::Checking { .. } | State::Owner { .. } | State::Leaving { .. } => {
+                Err(SwitchRefused::Changing)
+            }
         }
     }
 

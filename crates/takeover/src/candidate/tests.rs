@@ -70,8 +70,11 @@ fn returns(actions: &[Action]) -> bool {
     actions.iter().any(|action| matches!(action, Action::ToVoters(TakeoverMessage::LeaseReturned(_))))
 }
 
-fn role(candidate: &Candidate, at: u64) -> OwnershipRole {
-    candidate.status(ms(at)).role
+/// Whether an advert says that the candidate has the address.
+fn announces(actions: &[Action]) -> bool {
+    actions
+        .iter()
+        .any(|action| matches!(action, Action::ToDispatchers(TakeoverMessage::Advert(advert)) if advert.is_owner))
 }
 
 /// d1 asks at 1 s, in this round.
@@ -89,7 +92,11 @@ fn owner() -> Candidate {
     assert_eq!(hear(&mut candidate, "a1", &granted(round), 1010), [Action::Check]);
     let actions = handle(&mut candidate, Event::Checked(None), 1070);
     // 600 ms less 5 % and 30 ms, from the request on.
-    assert_eq!(actions[0], Action::Activate { until: ms(1540) });
+    assert_eq!(actions, [Action::Activate { until: ms(1540) }]);
+    let status = candidate.status(ms(1070));
+    assert_eq!((status.role, status.owner), (OwnershipRole::Asking, None));
+    let actions = handle(&mut candidate, Event::Activated, 1080);
+    assert!(announces(&actions), "{actions:?}");
     candidate
 }
 
@@ -102,7 +109,7 @@ fn a_majority_makes_an_owner() {
         assert_eq!(hear(&mut candidate, from, &granted(round), 1002), []);
     }
     assert_eq!(hear(&mut candidate, "d2", &granted(round), 1003), [Action::Check]);
-    assert_eq!(role(&owner(), 1080), OwnershipRole::Active);
+    assert_eq!(owner().status(ms(1080)).role, OwnershipRole::Active);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt;
+use std::mem;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use watari_takeover::{Action, Candidate, Event, GATE_SLACK, OwnershipRole, Settings, Terms, Time, Voter};
+use watari_takeover::{Action, Candidate, Event, GATE_SLACK, Settings, Terms, Time, Voter};
 use watari_values::NodeName;
 use watari_wire::TakeoverMessage;
 
@@ -396,9 +397,9 @@ impl World {
             self.later(at, Occurrence::Done { node, incarnation, action });
             return Ok(());
         }
-        let is_active = |node: &Node| {
+        let is_owner = |node: &Node| {
             let candidate = node.process.as_ref().unwrap().candidate.as_ref().unwrap();
-            candidate.status(Duration::ZERO).role == OwnershipRole::Active
+            candidate.status(Duration::ZERO).lease_end.is_some()
         };
         match action {
             Action::Check => {
@@ -407,15 +408,15 @@ impl World {
             }
             Action::Activate { until } | Action::Extend { until } => {
                 // A driver carries out no order that another has followed.
-                if !is_active(&self.nodes[node]) {
+                if !is_owner(&self.nodes[node]) {
                     return Ok(());
                 }
                 let others: Vec<_> =
                     (0..self.nodes.len()).filter(|other| *other != node && self.answers(*other)).collect();
                 let this = &mut self.nodes[node];
                 this.gate.until = until + GATE_SLACK;
-                if matches!(action, Action::Activate { .. }) {
-                    this.gate.has_address = true;
+                let is_activated = !mem::replace(&mut this.gate.has_address, true);
+                if is_activated {
                     self.activations += 1;
                     self.log.push(format!("{} {} answers", self.now, self.nodes[node].name));
                 }
@@ -423,7 +424,7 @@ impl World {
                     let log = self.log.join("\n");
                     return Err(Broken::TwoOwners(format!("{node} answers, and {others:?} too:\n{log}")));
                 }
-                Ok(())
+                if is_activated { self.handle(node, Event::Activated) } else { Ok(()) }
             }
             Action::Deactivate => {
                 self.nodes[node].gate = Gate::default();

@@ -72,7 +72,7 @@ impl View {
             }
             Topic::Upgrade { program } => self.upgrade(program).await,
             Topic::Addresses => Answer::Addresses(self.addresses()),
-            Topic::Switch { address, node } => done(self.addresses.order_switch(address, node.as_ref())),
+            Topic::Switch { address, node } => done(self.addresses.order_switch(address, node.as_ref()).await),
             Topic::Reload => {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
