@@ -269,6 +269,12 @@ impl Lab {
         }
     }
 
+    /// Checks that `name` has the address now, and waits until it answers there.
+    pub(crate) fn assert_owner(&self, name: &str, address: &str) {
+        assert!(self.has(name, address), "{name} does not have {address}");
+        until(&format!("{name} answers at {address}"), || self.request(address));
+    }
+
     /// A TLS session with the site. Returns whether it resumed the one in `file`, and stores it there.
     pub(crate) fn session(&self, file: &str) -> bool {
         let mut command = Command::new("openssl");

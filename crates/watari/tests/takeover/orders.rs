@@ -15,7 +15,7 @@ fn switched() {
     let lab = Lab::start(&Plan { keys: "preempt = true", ..PLAN });
     // d2 can serve clients when it has a link to the agent.
     until("the switch is possible", || lab.ctl("d1", &["switch"]).status.success());
-    assert!(lab.has("d2", V4) && lab.request(V4));
+    lab.assert_owner("d2", V4);
     for (asked, arguments, owner) in [
         ("d1", &["switch"][..], "d1"),
         ("d2", &["switch", "d2"], "d2"),
@@ -25,7 +25,7 @@ fn switched() {
         let output = lab.ctl(asked, arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         let address = if arguments.contains(&V6) { V6 } else { V4 };
-        assert!(lab.has(owner, address) && lab.request(address), "{arguments:?}");
+        lab.assert_owner(owner, address);
     }
     lab.until_owner("d1");
     for (arguments, error) in [

@@ -23,7 +23,7 @@ pub(crate) struct Watch {
     watching: JoinHandle<Seen>,
 }
 
-/// The answers.
+/// Counts of the answers.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) answers: usize,
@@ -61,6 +61,8 @@ impl Watch {
 
 /// The machines that answer one request within 10 ms.
 fn ask(mut socket: &Socket, bridge: &LinkAddr) -> BTreeSet<[u8; 6]> {
+    // Answers to an earlier request, which came while this process had no CPU.
+    while socket.recv_with_flags(&mut [], MsgFlags::MSG_DONTWAIT.bits()).is_ok() {}
     let own = bridge.addr().unwrap();
     let head = [&[0xff; 6][..], &own, &ETHERTYPE_ARP.to_be_bytes(), &[0, 1, 8, 0, 6, 4, 0, 1]].concat();
     let request = [&head[..], &own, &CLIENT, &[0; 6], &ADDRESS].concat();
