@@ -104,8 +104,16 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
     };
     let (read_ahead, left) = (ReadAhead::default(), settings.config.limits.proxy_header_timeout);
     tokio::spawn(
-        Relayed { shared: shared.clone(), presence, stream, relay, read_ahead, deadline: Instant::now() + left }
-            .serve(),
+        Relayed {
+            shared: shared.clone(),
+            presence,
+            stream,
+            relay,
+            read_ahead,
+            deadline: Instant::now() + left,
+            waits: false,
+        }
+        .serve(),
     );
 }
 
@@ -118,6 +126,8 @@ pub(crate) struct Relayed {
     read_ahead: ReadAhead,
     /// When the header has to be complete.
     deadline: Instant,
+    /// As in [`Visit`].
+    waits: bool,
 }
 
 impl Relayed {
@@ -130,7 +140,7 @@ impl Relayed {
     ) -> Self {
         let PassedRelayed { relay, read_ahead, left } = passed;
         let (read_ahead, deadline) = (ReadAhead::from(read_ahead), Instant::now() + left);
-        Self { shared: shared.clone(), presence, stream, relay, read_ahead, deadline }
+        Self { shared: shared.clone(), presence, stream, relay, read_ahead, deadline, waits: true }
     }
 
     /// Reads the client's address from the header, and serves the client.
@@ -144,7 +154,7 @@ impl Relayed {
                 }
             }
         };
-        let Self { shared, mut presence, stream, relay, read_ahead, deadline: _ } = self;
+        let Self { shared, mut presence, stream, relay, read_ahead, deadline: _, waits } = self;
         let limits = shared.limits();
         let admitted = identified.and_then(|(address, server)| {
             admit(&shared, &mut presence, address, &limits)?;
@@ -152,7 +162,6 @@ impl Relayed {
         });
         match admitted {
             Ok((address, server)) => {
-                let waits = false;
                 Visit { shared, presence, stream, address, server, read_ahead, waits }.serve().await;
             }
             Err(reason) => refuse(&shared, relay, reason),
