@@ -1,4 +1,4 @@
-//! Origins to test proxies with.
+//! Origins to test proxies with, and what else tests of several crates need.
 //!
 //! * [`Origin`] serves one [`Resource`] as RFC 9110 requires. A [`Case`] makes it misbehave.
 //! * [`Case::ALL`] lists the faults of origins, each with the required [`Verdict`]. [`Case::stage`] starts the origins
@@ -6,6 +6,7 @@
 //! * [`Pace`] makes the speed of an origin depend on its number of transfers, as in the paper's measurements.
 //! * [`Content`] is bytes of any length that are not stored.
 //! * [`real::Server`] starts servers of other projects: Apache, nginx, and others.
+//! * [`namespace::is_inside`] runs a test in a network namespace of its own.
 //! * [`raw::ask`] sends one request to an origin, and returns the answer unparsed.
 //!
 //! All of them read and write HTTP/1.1 as plain bytes, because an HTTP library does not send faulty answers. The crate
@@ -15,6 +16,7 @@ mod address;
 mod case;
 mod content;
 mod fault;
+pub mod namespace;
 mod origin;
 mod pace;
 pub mod raw;

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use watari_addresses::{Gate, GateError};
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Neighbour, ip, is_inside, until};
+use crate::lab::{Neighbour, ip, until};
 
 const V4: &str = "192.0.2.10";
 const V6: &str = "2001:db8::10";

@@ -1,33 +1,11 @@
 //! Two machines on a link: the test's own namespace, and a neighbour.
 
-use std::env;
-use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Set in the process inside the namespace, with the test's name.
-const INSIDE: &str = "WATARI_TEST_INSIDE";
 /// Far longer than any step takes.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true.
-pub(crate) fn is_inside(test: &str) -> bool {
-    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
-        return true;
-    }
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, test)
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    io::stdout().write_all(said.as_bytes()).unwrap();
-    false
-}
 
 /// The neighbour's namespace, on the other end of `eth0`. It ends with this value.
 pub(crate) struct Neighbour(Child);

@@ -1,8 +1,9 @@
 //! Configurations and machines that do not fit. Nothing is left half done.
 
 use std::process::Output;
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Lab, PLAN, V4, V6, dispatcher_tables, is_inside, stdout, until};
+use crate::lab::{Lab, PLAN, V4, V6, dispatcher_tables, stdout, until};
 
 /// A start that fails, and what it says.
 fn refused(lab: &Lab, options: &[&str]) -> String {

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Lab, PLAN, Plan, V4, V6, is_inside, until};
+use crate::lab::{Lab, PLAN, Plan, V4, V6, until};
 
 /// A lease of five seconds.
 const PATIENT: Plan = Plan { keys: "preempt = false\nlease = \"5s\"\nadvert_interval = \"500ms\"", ..PLAN };

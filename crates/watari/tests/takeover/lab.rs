@@ -1,9 +1,8 @@
 //! A bridge with machines on it, each a network namespace of its own.
 
-use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
@@ -22,29 +21,9 @@ pub(crate) const DISPATCHERS: [&str; 2] = ["d1", "d2"];
 /// The name in the site's certificate.
 const HOST: &str = "site.test";
 const WATARI: &str = env!("CARGO_BIN_EXE_watari");
-/// Set in the process inside the namespace, with the test's name.
-const INSIDE: &str = "WATARI_TEST_INSIDE";
 /// Far longer than any step takes.
 const WAIT_MAX: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(10);
-
-/// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true.
-pub(crate) fn is_inside(test: &str) -> bool {
-    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
-        return true;
-    }
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--include-ignored"])
-        .env(INSIDE, test)
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    io::stdout().write_all(said.as_bytes()).unwrap();
-    false
-}
 
 /// What differs between the labs of tests.
 #[derive(Clone, Copy)]

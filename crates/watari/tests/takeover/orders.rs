@@ -2,8 +2,9 @@
 
 use rustix::process::Signal;
 use serde_json::Value;
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Lab, PLAN, Plan, V4, V6, is_inside, stdout, until};
+use crate::lab::{Lab, PLAN, Plan, V4, V6, stdout, until};
 
 /// An operator's switch, from either node, by every form of the command.
 #[test]

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use watari_test_origins::namespace;
 
 /// Far longer than any step takes. A test that hangs fails after it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
@@ -17,33 +18,19 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
 /// The polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// Set in the process inside the namespace, with the test's name.
-const INSIDE: &str = "WATARI_TEST_INSIDE";
-
 /// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true, and the test
 /// continues. If a program that it needs is missing, the test is skipped with a message.
 pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
-    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
-        run(program("ip").args(["link", "set", "lo", "up"]));
-        return true;
-    }
     #[expect(clippy::explicit_write, reason = "the test harness hides the output of `eprintln!` if a test passes")]
     if let Some(missing) = needs.iter().find(|program| !is_there(program)) {
         writeln!(io::stderr(), "SKIPPED: {test}: there is no {missing}, which `scripts/deps test` installs").unwrap();
         return false;
     }
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--include-ignored"])
-        .env(INSIDE, test)
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    // Passes on the measurements.
-    io::stdout().write_all(said.as_bytes()).unwrap();
-    false
+    let is_inside = namespace::is_inside(test);
+    if is_inside {
+        run(program("ip").args(["link", "set", "lo", "up"]));
+    }
+    is_inside
 }
 
 /// A process that ends with the test, also if the test fails.
