@@ -36,8 +36,6 @@ const CHANGE_POLL: Duration = Duration::from_millis(10);
 /// The configuration of a node.
 pub struct Config {
     pub node: NodeName,
-    /// A random number, drawn when the process starts.
-    pub incarnation: u64,
     /// `None`: the node only votes.
     pub takeover: Option<Settings>,
     /// Whether this node can serve clients.
@@ -104,7 +102,8 @@ impl Addresses {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let Config { node, incarnation, takeover, can_serve } = config;
+        let Config { node, takeover, can_serve } = config;
+        let incarnation = mesh.incarnation();
         let mut shared = Shared {
             node,
             mesh,
@@ -191,11 +190,10 @@ impl Addresses {
         }
     }
 
-    /// Stops granting leases, or goes on. For a node that is no candidate: its successor grants leases itself, and must
-    /// not do so at the same time. A message that is being handled is not waited for, so call this on the thread that
-    /// handles events.
-    pub fn set_voting(&self, is_voting: bool) {
-        self.shared.is_voting.store(is_voting, Ordering::Release);
+    /// Stops granting leases. For a node that is no candidate: its successor grants leases itself, and must not do so at
+    /// the same time. A message that is being handled is not waited for, so call this on the thread that handles events.
+    pub fn stop_voting(&self) {
+        self.shared.is_voting.store(false, Ordering::Release);
     }
 
     /// The addresses for which this node is a candidate, in the order of the configuration.
@@ -217,35 +215,34 @@ impl Addresses {
     /// address is about to change its owner, or has none. [`Addresses::statuses`] shows whether the order has had its
     /// effect. Of several addresses, those that are there already stay.
     pub async fn order_switch(&self, address: Option<IpAddr>, node: Option<&NodeName>) -> Result<(), SwitchError> {
-        let is_meant = |entry: &&Entry| address.is_none_or(|address| entry.service.address.addr() == address);
-        let meant: Vec<_> = self.shared.candidates.iter().filter(is_meant).collect();
+        let all = self.shared.candidates.iter().map(|entry| entry.service.address.addr()).enumerate();
+        let meant: Vec<_> = all.filter(|(_, own)| address.is_none_or(|address| *own == address)).collect();
         if meant.is_empty() {
             return Err(address.map_or(SwitchError::NoCandidate, SwitchError::UnknownAddress));
         }
         let deadline = Instant::now() + CHANGE_MAX;
         let mut result = Ok(());
         // Each is ordered, whatever becomes of the others.
-        for entry in meant {
-            let ordered = match self.order_switch_of(entry, node, deadline).await {
+        for (number, own) in meant {
+            let ordered = match self.order_switch_of(number, node, deadline).await {
                 Err(SwitchRefused::AlreadyThere(_)) if address.is_none() => Ok(()),
                 ordered => ordered,
             };
-            let refused = |cause| SwitchError::Refused { address: entry.service.address.addr(), cause };
-            result = result.and(ordered.map_err(refused));
+            result = result.and(ordered.map_err(|cause| SwitchError::Refused { address: own, cause }));
         }
         result
     }
 
     async fn order_switch_of(
         &self,
-        entry: &Entry,
+        number: usize,
         node: Option<&NodeName>,
         deadline: Instant,
     ) -> Result<(), SwitchRefused> {
         loop {
             let order =
                 |machine: &mut Candidate, now, actions: &mut Vec<Action>| machine.order_switch(node, now, actions);
-            match self.shared.with_machine(entry, order) {
+            match self.shared.with_machine(number, order) {
                 Err(SwitchRefused::Changing | SwitchRefused::NoOwner) if Instant::now() < deadline => {
                     sleep(CHANGE_POLL).await;
                 }
@@ -312,20 +309,21 @@ impl Shared {
     }
 
     fn step(self: &Arc<Self>, number: usize, event: Event<'_>) {
-        self.with_machine(&self.candidates[number], |machine, now, actions| machine.handle(event, now, actions));
+        self.with_machine(number, |machine, now, actions| machine.handle(event, now, actions));
     }
 
-    /// Calls `act`, and carries out the actions that it appends.
+    /// Calls `act` for the candidate of this number, and carries out the actions that it appends.
     fn with_machine<T>(
         self: &Arc<Self>,
-        entry: &Entry,
+        number: usize,
         act: impl FnOnce(&mut Candidate, Time, &mut Vec<Action>) -> T,
     ) -> T {
+        let entry = &self.candidates[number];
         let mut machine = entry.machine();
         let before = machine.status(clock::now());
         let mut actions = Vec::new();
         let result = act(&mut machine, clock::now(), &mut actions);
-        self.carry_out(entry, &mut machine, actions);
+        self.carry_out(number, &mut machine, actions);
         self.log(entry, &before, &machine.status(clock::now()));
         drop(machine);
         entry.stepped.notify_one();
@@ -334,7 +332,8 @@ impl Shared {
     }
 
     /// Carries out actions, and those that follow from the answers of this node's own voter.
-    fn carry_out(self: &Arc<Self>, entry: &Entry, machine: &mut Candidate, actions: Vec<Action>) {
+    fn carry_out(self: &Arc<Self>, number: usize, machine: &mut Candidate, actions: Vec<Action>) {
+        let wanted = &self.candidates[number].wanted;
         let mut actions = VecDeque::from(actions);
         while let Some(action) = actions.pop_front() {
             match action {
@@ -358,11 +357,11 @@ impl Shared {
                     }
                 }
                 Action::To(node, message) => self.send(&node, &message),
-                Action::Check => self.check(entry),
+                Action::Check => self.check(number),
                 Action::Activate { until } | Action::Extend { until } => {
-                    entry.wanted.send_replace(Wanted::Present { until });
+                    wanted.send_replace(Wanted::Present { until });
                 }
-                Action::Deactivate => drop(entry.wanted.send_replace(Wanted::Absent)),
+                Action::Deactivate => drop(wanted.send_replace(Wanted::Absent)),
             }
         }
     }
@@ -373,10 +372,9 @@ impl Shared {
     }
 
     /// Looks for another machine with the address.
-    fn check(self: &Arc<Self>, entry: &Entry) {
-        let address = entry.service.address.addr();
-        let Some(number) = self.candidates.iter().position(|other| other.service == entry.service) else { return };
-        let (shared, interface) = (self.clone(), entry.interface.clone());
+    fn check(self: &Arc<Self>, number: usize) {
+        let entry = &self.candidates[number];
+        let (address, interface, shared) = (entry.service.address.addr(), entry.interface.clone(), self.clone());
         tokio::spawn(async move {
             let found = spawn_blocking(move || interface.other_with(address)).await;
             let other =

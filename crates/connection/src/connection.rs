@@ -133,7 +133,7 @@ pub struct Connection<T, S: Service> {
 struct Awaited {
     /// Bytes of the client.
     stream: bool,
-    /// The response.
+    /// The service, which has no response yet.
     service: bool,
 }
 

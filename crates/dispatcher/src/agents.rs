@@ -313,8 +313,7 @@ impl Agents {
 
     /// Whether an agent is available, or connections are relayed to backends.
     pub(crate) fn can_serve(&self) -> bool {
-        let settings = self.settings();
-        !settings.config.passthrough.is_empty() || settings.agents().any(|(_, agent)| agent.is_available())
+        !self.settings().config.passthrough.is_empty() || self.any_available()
     }
 
     /// The available agents for which `wanted` returns true, that are not being drained and have a free slot, by name.

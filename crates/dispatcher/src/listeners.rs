@@ -37,8 +37,8 @@ impl<L> Listeners<L> {
 
 impl Listeners {
     /// All listeners.
-    pub fn into_all(self) -> impl Iterator<Item = TcpListener> {
-        self.each().flat_map(|(_, group)| group)
+    pub fn all(&self) -> impl Iterator<Item = &TcpListener> {
+        self.clients.iter().chain(&self.relays).flatten()
     }
 
     /// The addresses of the listeners.

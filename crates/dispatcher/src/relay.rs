@@ -81,30 +81,17 @@ impl RelayDriver {
         let Found { leg, place, reserved, stopwatch } = found;
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
-        let Registered { id, inputs, relayed } = shared.table.insert(client.address, place, reserved);
-        let start = Start { id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
+        let registered = shared.table.insert(client.address, place, reserved);
+        let start =
+            Start { id: registered.id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
         let up = Direction::holding(client.read_ahead);
         // The limits in force when the client connects.
         let relay = Relay::new(start, timeouts(&shared.limits()), Instant::now().into_std());
-        Self {
-            inputs,
-            relayed,
-            client_address: client.address,
-            server_address: client.server,
-            client: client.stream,
-            leg: Some(leg.stream),
-            prepared: None,
-            up: if leg.reused { up.keeping_copy() } else { up },
-            down: Direction::default(),
-            connecting: None,
-            finding: None,
-            to_successor: None,
-            needs_agent: None,
-            alarm: Alarm::at(Instant::from_std(relay.timeout())),
-            stopwatch,
-            relay,
-            shared: shared.clone(),
-        }
+        let client = (client.stream, client.address, client.server);
+        let mut driver = Self::driving(shared, relay, registered, client, stopwatch);
+        driver.up = if leg.reused { up.keeping_copy() } else { up };
+        driver.leg = Some(leg.stream);
+        driver
     }
 
     /// Drives the relay of a connection of this process's predecessor: the client, the owner's leg, the prepared leg.
@@ -123,25 +110,40 @@ impl RelayDriver {
         let stopwatch = Stopwatch::stopped(&place);
         let reserved = passed.entry.reserved.as_ref().map(|agent| shared.agents.place_at(agent));
         let places = (place, reserved);
-        let Registered { inputs, relayed, .. } = shared.table.restore(relay.id(), passed.client, passed.entry, places);
+        let registered = shared.table.restore(relay.id(), passed.client, passed.entry, places);
+        let client = (client, passed.client, passed.server);
+        let mut driver = Self::driving(shared, relay, registered, client, stopwatch);
+        (driver.up, driver.down) = (Direction::restore(passed.up), Direction::restore(passed.down));
+        (driver.leg, driver.prepared, driver.needs_agent) = (leg, prepared, needs_agent);
+        driver
+    }
+
+    /// A driver without legs, and with nothing to relay. `client` has the addresses of the client and of the server.
+    fn driving(
+        shared: &Arc<DispatcherShared>,
+        relay: Relay,
+        Registered { inputs, relayed, .. }: Registered,
+        (client, client_address, server_address): (TcpStream, SocketAddr, SocketAddr),
+        stopwatch: Stopwatch,
+    ) -> Self {
         Self {
+            shared: shared.clone(),
+            alarm: Alarm::at(Instant::from_std(relay.timeout())),
+            relay,
             inputs,
             relayed,
-            client_address: passed.client,
-            server_address: passed.server,
+            client_address,
+            server_address,
             client,
-            leg,
-            prepared,
-            up: Direction::restore(passed.up),
-            down: Direction::restore(passed.down),
+            leg: None,
+            prepared: None,
+            up: Direction::default(),
+            down: Direction::default(),
             connecting: None,
             finding: None,
             to_successor: None,
-            needs_agent,
-            alarm: Alarm::at(Instant::from_std(relay.timeout())),
+            needs_agent: None,
             stopwatch,
-            relay,
-            shared: shared.clone(),
         }
     }
 

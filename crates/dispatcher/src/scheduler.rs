@@ -200,14 +200,9 @@ impl Stopwatch {
     /// Starts the measurement, before the leg to the agent of `place` is opened.
     pub(crate) fn start(place: &Place) -> Self {
         place.scheduler.state().load(&place.agent).unanswered += 1;
-        Self {
-            scheduler: place.scheduler.clone(),
-            agent: place.agent.clone(),
-            started: Instant::now(),
-            opening: Duration::ZERO,
-            asked: None,
-            answered: false,
-        }
+        let mut stopwatch = Self::stopped(place);
+        stopwatch.answered = false;
+        stopwatch
     }
 
     /// A stopwatch that measures nothing.

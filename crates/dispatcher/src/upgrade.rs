@@ -7,7 +7,7 @@
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,7 +136,7 @@ impl Passing {
 
     /// The sockets, in the order in which the successor needs them: at most [`SOCKETS_MAX`].
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().map(std::os::fd::AsFd::as_fd)
+        self.sockets.iter().map(AsFd::as_fd)
     }
 
     /// The successor has the connection. This process gives it up. Without this call, it goes on with it.
@@ -225,7 +225,7 @@ impl Successors {
 
 /// Passes a connection on. Returns whether the successor has it. If not, this process goes on with it.
 pub(crate) async fn pass_on(to: ToSuccessor, passed: &Passed, sockets: &[&TcpStream]) -> bool {
-    let duplicates = sockets.iter().map(|socket| std::os::fd::AsFd::as_fd(socket).try_clone_to_owned());
+    let duplicates = sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned());
     let (Ok(sockets), Ok(state)) = (duplicates.collect::<io::Result<Vec<_>>>(), postcard::to_stdvec(passed)) else {
         return false;
     };

@@ -155,6 +155,11 @@ impl Mesh {
         self.shared.is_own(peer) || self.shared.peer(peer).is_some_and(|peer| peer.link().is_some())
     }
 
+    /// The number that tells this process from others of the same node. It was drawn at random at the start.
+    pub fn incarnation(&self) -> u64 {
+        self.shared.hello.incarnation
+    }
+
     /// All peers, by name.
     pub fn peers(&self) -> Vec<PeerStatus> {
         let members = self.shared.members();

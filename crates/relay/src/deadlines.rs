@@ -21,43 +21,25 @@ pub struct Timeouts {
     pub end: Duration,
 }
 
-/// The running limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Deadlines {
-    pub(crate) handshake: Option<Instant>,
-    idle: Instant,
-    lifetime: Instant,
+/// The running limits: when they are reached, or for another process the times that are left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Deadlines<T = Instant> {
+    pub(crate) handshake: Option<T>,
+    idle: T,
+    lifetime: T,
     /// The arbiter's timer.
-    timer: Option<(ArbiterTimer, Instant)>,
-    pub(crate) client_end: EndHeld,
+    timer: Option<(ArbiterTimer, T)>,
+    pub(crate) client_end: EndHeld<T>,
     /// When the relay stops to wait for the client's end.
-    pub(crate) linger: Option<Instant>,
+    pub(crate) linger: Option<T>,
 }
 
 /// Whether the client's FIN is held back for the agent to end the stream. This happens once per connection, not once
 /// per agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndHeld {
-    NotYet,
-    Until(Instant),
-    LongEnough,
-}
-
-/// [`Deadlines`] as the times that are left, for another process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TimesLeft {
-    handshake: Option<Duration>,
-    idle: Duration,
-    lifetime: Duration,
-    timer: Option<(ArbiterTimer, Duration)>,
-    end_held: EndHeldLeft,
-    linger: Option<Duration>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum EndHeldLeft {
+pub(crate) enum EndHeld<T = Instant> {
     NotYet,
-    For(Duration),
+    Until(T),
     LongEnough,
 }
 
@@ -71,6 +53,24 @@ pub(crate) enum Reached {
     Limit(&'static str),
 }
 
+impl<T> Deadlines<T> {
+    /// The same limits with each time changed by `change`.
+    pub(crate) fn map<U>(self, change: impl Fn(T) -> U) -> Deadlines<U> {
+        Deadlines {
+            handshake: self.handshake.map(&change),
+            idle: change(self.idle),
+            lifetime: change(self.lifetime),
+            timer: self.timer.map(|(timer, at)| (timer, change(at))),
+            client_end: match self.client_end {
+                EndHeld::NotYet => EndHeld::NotYet,
+                EndHeld::Until(at) => EndHeld::Until(change(at)),
+                EndHeld::LongEnough => EndHeld::LongEnough,
+            },
+            linger: self.linger.map(change),
+        }
+    }
+}
+
 impl Deadlines {
     pub(crate) fn start(timeouts: &Timeouts, now: Instant) -> Self {
         Self {
@@ -80,39 +80,6 @@ impl Deadlines {
             timer: None,
             client_end: EndHeld::NotYet,
             linger: None,
-        }
-    }
-
-    /// The times that are left at `now`.
-    pub(crate) fn left(&self, now: Instant) -> TimesLeft {
-        let left = |at: Instant| at.saturating_duration_since(now);
-        TimesLeft {
-            handshake: self.handshake.map(left),
-            idle: left(self.idle),
-            lifetime: left(self.lifetime),
-            timer: self.timer.map(|(timer, at)| (timer, left(at))),
-            end_held: match self.client_end {
-                EndHeld::NotYet => EndHeldLeft::NotYet,
-                EndHeld::Until(at) => EndHeldLeft::For(left(at)),
-                EndHeld::LongEnough => EndHeldLeft::LongEnough,
-            },
-            linger: self.linger.map(left),
-        }
-    }
-
-    /// Deadlines of which these times are left at `now`.
-    pub(crate) fn of(left: &TimesLeft, now: Instant) -> Self {
-        Self {
-            handshake: left.handshake.map(|left| now + left),
-            idle: now + left.idle,
-            lifetime: now + left.lifetime,
-            timer: left.timer.map(|(timer, left)| (timer, now + left)),
-            client_end: match left.end_held {
-                EndHeldLeft::NotYet => EndHeld::NotYet,
-                EndHeldLeft::For(left) => EndHeld::Until(now + left),
-                EndHeldLeft::LongEnough => EndHeld::LongEnough,
-            },
-            linger: left.linger.map(|left| now + left),
         }
     }
 

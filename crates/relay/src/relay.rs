@@ -51,8 +51,8 @@ const DISCARDED_LEN_MAX: usize = 64 << 20;
 /// waits for the client. While an attempt is undecided, the leg is read also if bytes wait, up to
 /// [`UNDELIVERED_LEN_MAX`]: the decision needs all bytes of the source, and must not depend on how fast the client
 /// reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Relay {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay<T = Instant> {
     id: ConnectionId,
     arbiter: Arbiter,
     /// The agent that gets the connection after the handshake, if that is another.
@@ -70,7 +70,8 @@ pub struct Relay {
     /// Bytes that were read after the end of the stream to the client.
     discarded: usize,
     timeouts: Timeouts,
-    deadlines: Deadlines,
+    deadlines: Deadlines<T>,
+    #[serde(skip)]
     actions: VecDeque<Action>,
     over: bool,
 }

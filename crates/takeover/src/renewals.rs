@@ -11,7 +11,7 @@ use crate::terms::{Terms, Time};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Renewals {
     incarnation: u64,
-    /// The last round.
+    /// Of the last request.
     round: u64,
     /// The rounds for which an answer still counts, with the times at which the candidate asked. In order.
     asked: VecDeque<(u64, Time)>,

@@ -64,7 +64,7 @@ pub enum Reason {
     },
     /// The system refused the address, or an order for its gate. The log has the error.
     SystemRefused,
-    /// The node ends.
+    /// This candidate left the address to another because its node ends.
     Ending,
 }
 

@@ -12,7 +12,6 @@ mod upgrade;
 mod view;
 
 use std::future::pending;
-use std::io;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ use expiry::Expiry;
 use listeners::{Inherited, Listeners};
 use reload::Reloader;
 use roles::Roles;
-use upgrade::{FromBefore, Predecessor};
+use upgrade::{Predecessor, PredecessorStream};
 use view::View;
 
 /// The time that links get to send their queued messages when the node ends.
@@ -74,7 +73,7 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
         if config.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.takeover.is_some()) {
             return Err(NodeError::SuccessorHasAddresses);
         }
-        FromBefore::meet().await.map(|(before, inherited)| (Some(before), inherited))?
+        PredecessorStream::meet().await.map(|(before, inherited)| (Some(before), inherited))?
     } else {
         (None, Inherited::default())
     };
@@ -136,7 +135,7 @@ impl Node {
         mut loaded: Loaded,
         outside: Outside,
         mut listeners: Listeners,
-        before: Option<FromBefore>,
+        before: Option<PredecessorStream>,
     ) -> Result<Self, NodeError> {
         let mesh_limits = files::fit_node(&mut config, loaded.agent.as_mut())?;
         let Outside { mut registry, site, level, expiry } = outside;
@@ -191,7 +190,7 @@ impl Node {
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), unlink.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address, admin) = (name.to_string(), config.node.mesh, config.node.admin.clone());
+        let (name, mesh_address) = (name.to_string(), config.node.mesh);
         let parts = (mesh.clone(), running.clone());
         let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
         let watcher = reloader.clone();
@@ -208,7 +207,6 @@ impl Node {
             addresses: addresses.clone(),
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
-            admin,
         });
         let answer = move |topic| {
             let view = view.clone();
@@ -311,7 +309,6 @@ impl Start<'_> {
         let takeover = config.dispatcher.as_ref().and_then(|dispatcher| dispatcher.takeover.as_ref());
         let addresses = watari_addresses::Config {
             node: config.node.name.value.clone(),
-            incarnation: random_u64().map_err(starting("service addresses"))?,
             takeover: takeover.map(|takeover| takeover.settings.clone()),
             can_serve: Box::new(move || dispatcher.as_ref().is_some_and(Dispatcher::can_serve)),
         };
@@ -322,12 +319,6 @@ impl Start<'_> {
     fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
     }
-}
-
-fn random_u64() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
-    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Reads the configuration again at each signal. The reload logs its result.

@@ -37,6 +37,7 @@ pub(crate) struct Server {
 /// Another handle of an administration socket, for a successor of this process.
 pub(crate) struct Handle {
     pub(crate) listener: OwnedFd,
+    pub(crate) path: PathBuf,
     is_of_another: Arc<AtomicBool>,
 }
 
@@ -99,7 +100,8 @@ impl Server {
     /// Another handle of the socket.
     pub(crate) fn handle(&self) -> io::Result<Handle> {
         let listener = self.listener.as_fd().try_clone_to_owned()?;
-        Ok(Handle { listener, is_of_another: self.file.is_of_another.clone() })
+        let SocketFile { path, is_of_another } = &self.file;
+        Ok(Handle { listener, path: path.clone(), is_of_another: is_of_another.clone() })
     }
 
     /// Listens on `path`, for this user alone, and replaces a socket left by a process that has ended. Must be called

@@ -125,7 +125,7 @@ pub(super) struct Predecessor {
     admin: Handle,
     busy: Mutex<()>,
     /// Ends what a successor has instead: links, and the listeners that are not for clients.
-    pub(super) unlink: CancellationToken,
+    unlink: CancellationToken,
     /// The successor's process, once it has all connections.
     successor: OnceLock<Pid>,
     /// Notified when a successor has taken over, and this process has to end.
@@ -137,7 +137,6 @@ pub(super) struct Parts<'a> {
     pub(super) dispatcher: &'a Dispatcher,
     pub(super) addresses: &'a Addresses,
     pub(super) reloader: &'a Reloader,
-    pub(super) admin: &'a Path,
 }
 
 impl Predecessor {
@@ -162,7 +161,7 @@ impl Predecessor {
         let program = program.map_err(|cause| UpgradeError::Start { program: PathBuf::from("this program"), cause })?;
         let mut successor = Successor::spawn(program, parts.reloader.file())?;
         let upgraded = self.hand_over_to(&mut successor, &parts).await;
-        // With `NotServing`, it has all connections. Otherwise it must not relay what this process goes on with.
+        // With `NotServing`, it has all connections.
         if !matches!(upgraded, Ok(()) | Err(UpgradeError::NotServing(_))) {
             let _ = successor.process.kill().await;
         }
@@ -172,25 +171,23 @@ impl Predecessor {
     async fn hand_over_to(&self, successor: &mut Successor, parts: &Parts<'_>) -> Result<(), UpgradeError> {
         let dispatcher = parts.dispatcher;
         successor.greet().await?;
-        let mut tcp: Vec<_> = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?.into_all().collect();
-        tcp.extend(parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?);
-        let tcp: Vec<_> = tcp.iter().chain(&self.tcp).collect();
-        let has_admin = successor.prepare(&tcp, self.admin.listener.as_fd(), parts.admin).await?;
-
         let accepting = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?;
+        let redirects = parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?;
+        let tcp: Vec<_> = accepting.all().chain(&redirects).chain(&self.tcp).collect();
+        let has_admin = successor.prepare(&tcp, &self.admin).await?;
+
         let wanted = accepting.addresses().map_err(UpgradeError::Listeners)?;
         let nowhere = watari_dispatcher::Listeners::default();
         dispatcher.listen(&nowhere, watari_dispatcher::Listeners::default()).await.map_err(UpgradeError::Listeners)?;
         let (taken, passing) = match successor.take_over(dispatcher).await {
             Ok(passed) => passed,
             Err((taken, cause)) => {
-                let _ = successor.process.kill().await;
                 dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
                 return Err(UpgradeError::Lost { taken, cause });
             }
         };
         // From here on, this process goes on with nothing. The successor's voter begins with a pause, so this one stops.
-        parts.addresses.set_voting(false);
+        parts.addresses.stop_voting();
         passing.finish();
         if has_admin {
             self.admin.passed_on();
@@ -248,20 +245,15 @@ impl Successor {
     }
 
     /// Has the new process start with these listeners. Returns whether it has the administration socket.
-    async fn prepare(
-        &mut self,
-        tcp: &[&TcpListener],
-        admin: BorrowedFd<'_>,
-        path: &Path,
-    ) -> Result<bool, UpgradeError> {
+    async fn prepare(&mut self, tcp: &[&TcpListener], admin: &Handle) -> Result<bool, UpgradeError> {
         for some in tcp.chunks(DESCRIPTORS_MAX) {
             let addresses = some.iter().map(|listener| listener.local_addr()).collect::<io::Result<_>>();
             let addresses = FromPredecessor::Listeners(addresses.map_err(UpgradeError::Listeners)?);
             let descriptors: Vec<_> = some.iter().map(|listener| listener.as_fd()).collect();
             self.send(&addresses, &descriptors).await.map_err(|cause| starting(&cause))?;
         }
-        let path = FromPredecessor::Admin(path.to_owned());
-        self.send(&path, &[admin]).await.map_err(|cause| starting(&cause))?;
+        let path = FromPredecessor::Admin(admin.path.clone());
+        self.send(&path, &[admin.listener.as_fd()]).await.map_err(|cause| starting(&cause))?;
         match self.receive(START_MAX).await {
             Ok(FromSuccessor::Prepared { has_admin }) => Ok(has_admin),
             Ok(_) => Err(UpgradeError::Ended),
@@ -269,7 +261,7 @@ impl Successor {
         }
     }
 
-    /// Passes all connections on. Returns their number, also with an error.
+    /// Passes all connections on. Returns their number, also with an error. After an error the new process has ended.
     async fn take_over(&mut self, dispatcher: &Dispatcher) -> Result<(usize, PassingOn), (usize, io::Error)> {
         let (mut taken, mut passing) = (0, dispatcher.begin_to_pass_on());
         let mut waits_since = Instant::now();
@@ -277,7 +269,7 @@ impl Successor {
             let batch = passing.next(BATCH_MAX).await;
             if !batch.is_empty() {
                 for batch in of_bounded_len(batch) {
-                    taken += self.pass(batch).await.map_err(|cause| (taken, cause))?;
+                    self.pass(batch, &mut taken).await.map_err(|cause| (taken, cause))?;
                 }
                 waits_since = Instant::now();
             } else if waits_since.elapsed() < PASS_MAX {
@@ -299,29 +291,32 @@ impl Successor {
         }
     }
 
-    /// Passes some connections on. After an error the new process has ended, and has none of them.
-    async fn pass(&mut self, batch: Vec<Passing>) -> io::Result<usize> {
+    /// Passes some connections on, and counts those that the new process has taken. After an error it has ended. This
+    /// process goes on with the connections that it had not taken.
+    async fn pass(&mut self, batch: Vec<Passing>, taken: &mut usize) -> io::Result<()> {
         let states = batch.iter().map(|passing| (passing.state().to_vec(), passing.sockets().count()));
         let message = FromPredecessor::Connections(states.collect());
         let sockets: Vec<_> = batch.iter().flat_map(Passing::sockets).collect();
-        let answer = match self.send(&message, &sockets).await {
-            Ok(()) => self.receive(TAKE_MAX).await,
+        let passed = match self.send(&message, &sockets).await {
+            Ok(()) => self.receive_taken().await,
             Err(cause) => Err(cause),
         };
-        let answer = match answer {
-            Ok(answer) => Ok(answer),
-            Err(cause) => {
-                let _ = self.process.kill().await;
-                // It may have confirmed in the last moment.
-                self.receive(TAKE_MAX).await.map_err(|_| cause)
-            }
-        };
-        match answer? {
-            FromSuccessor::Taken => {
-                let count = batch.len();
-                batch.into_iter().for_each(Passing::taken);
-                Ok(count)
-            }
+        let mut has_taken = passed.is_ok();
+        if !has_taken {
+            let _ = self.process.kill().await;
+            // It may have confirmed in the last moment, and gone on with the connections.
+            has_taken = self.receive_taken().await.is_ok();
+        }
+        if has_taken {
+            *taken += batch.len();
+            batch.into_iter().for_each(Passing::taken);
+        }
+        passed
+    }
+
+    async fn receive_taken(&mut self) -> io::Result<()> {
+        match self.receive(TAKE_MAX).await? {
+            FromSuccessor::Taken => Ok(()),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -362,12 +357,12 @@ fn starting(cause: &io::Error) -> UpgradeError {
     if cause.kind() == io::ErrorKind::TimedOut { UpgradeError::Slow } else { UpgradeError::Ended }
 }
 
-/// The end of the new process: what it gets of its predecessor.
-pub(super) struct FromBefore {
+/// The stream from the predecessor, in the new process.
+pub(super) struct PredecessorStream {
     stream: DescriptorStream,
 }
 
-impl FromBefore {
+impl PredecessorStream {
     /// Reports to the predecessor, which is at the standard input. Returns its listeners. Must be called in a tokio
     /// runtime.
     pub(super) async fn meet() -> Result<(Self, Inherited), NodeError> {

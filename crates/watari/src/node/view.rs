@@ -35,8 +35,6 @@ pub(super) struct View {
     pub(super) addresses: Addresses,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
-    /// The path of the administration socket.
-    pub(super) admin: PathBuf,
 }
 
 impl View {
@@ -87,8 +85,8 @@ impl View {
             let upgraded = match (dispatcher, &view.running.agent) {
                 (Some(_), None) if !view.addresses().is_empty() => Err(UpgradeError::HasAddresses),
                 (Some(dispatcher), None) => {
-                    let (addresses, admin) = (&view.addresses, view.admin.as_path());
-                    view.predecessor.upgrade(Parts { dispatcher, addresses, reloader, admin }, program).await
+                    let parts = Parts { dispatcher, addresses: &view.addresses, reloader };
+                    view.predecessor.upgrade(parts, program).await
                 }
                 _ => Err(UpgradeError::HasAgent),
             };

@@ -52,7 +52,7 @@ pub struct LeaseWanted {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Predecessor {
     pub node: NodeName,
-    /// Its last request.
+    /// The number of its last request, which no grant follows any more.
     pub lease: LeaseNumber,
 }
 
@@ -106,7 +106,7 @@ pub struct SwitchWanted {
     pub address: IpAddr,
     /// The candidate that is to get the address.
     pub to: NodeName,
-    /// Its priority.
+    /// The priority of that candidate.
     pub priority: u8,
     /// Whether an operator ordered the switch. Otherwise only a higher priority than the owner's counts.
     pub by_order: bool,
