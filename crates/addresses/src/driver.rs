@@ -3,15 +3,18 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ipnet::IpNet;
 use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use watari_mesh::Mesh;
 use watari_takeover::{Action, Candidate, Event, OwnershipRole, Reason, Status, SwitchRefused, Time, Voter};
 use watari_values::{NodeName, Role};
@@ -19,16 +22,21 @@ use watari_wire::{Message, TakeoverMessage};
 
 use crate::clock;
 use crate::gate::Gate;
-use crate::keeper::{Keeper, Kept, Wanted, lock};
+use crate::keeper::{Keeper, Kept, Wanted};
 use crate::link::Interface;
+use crate::lock;
 use crate::metrics::Metrics;
 use crate::netlink::Netlink;
 use crate::notify::Notifier;
 use crate::prepare::{Cause, Prepared, StartError};
-use crate::settings::{ServiceAddress, Settings};
+use crate::settings::ServiceAddress;
 
 /// How long the addresses of a node that ends have for going to another.
 const END_MAX: Duration = Duration::from_secs(1);
+/// How long a renewal of leases may take before they pass to a successor.
+const RENEWAL_MAX: Duration = Duration::from_millis(100);
+/// How long a new process may take until it has an available agent. Its addresses count as able to serve until then.
+const AGENTS_MAX: Duration = Duration::from_secs(5);
 /// How long an order waits for the end of a change of the owner.
 const CHANGE_MAX: Duration = Duration::from_secs(1);
 const CHANGE_POLL: Duration = Duration::from_millis(10);
@@ -37,9 +45,18 @@ const CHANGE_POLL: Duration = Duration::from_millis(10);
 pub struct Config {
     pub node: NodeName,
     /// `None`: the node only votes.
-    pub takeover: Option<Settings>,
+    pub takeover: Option<Prepared>,
+    /// What the previous process of this node had, in an upgrade. It has the same [`FixedSettings`](crate::FixedSettings).
+    pub before: Option<PassedAddresses>,
     /// Whether this node can serve clients.
     pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// The voter and the candidates of a process, on their way to the next one. Their clock is that of the machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PassedAddresses {
+    voter: Voter,
+    candidates: Vec<Candidate>,
 }
 
 /// The voter and the candidates of this node. Clones share them.
@@ -52,8 +69,13 @@ struct Shared {
     node: NodeName,
     mesh: Mesh,
     voter: Mutex<Voter>,
-    is_voting: AtomicBool,
+    /// Whether a successor has the voter and the candidates. Set before their locks are taken for it, and read with the
+    /// lock.
+    is_passed: AtomicBool,
     candidates: Vec<Entry>,
+    /// What works for the candidates. It ends before they pass.
+    tasks: TaskTracker,
+    end: CancellationToken,
     gate: Option<Arc<Mutex<Gate>>>,
     metrics: Metrics,
     /// Notified when a candidate has changed.
@@ -94,41 +116,76 @@ pub enum SwitchError {
 
 impl Addresses {
     /// Starts the voter, and the candidates if there are any. On an error nothing was changed, except that the tables
-    /// of an earlier process may have been replaced. Ends with `shutdown`: call [`Addresses::end`] before. Must be
-    /// called in a tokio runtime.
+    /// of an earlier process may have been replaced. Ends with `shutdown`: call [`Addresses::end`] before, unless they
+    /// have passed to another process. Must be called in a tokio runtime.
     pub async fn start(
         config: Config,
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let Config { node, takeover, can_serve } = config;
+        let Config { node, takeover, before, can_serve } = config;
         let incarnation = mesh.incarnation();
+        let is_successor = before.is_some();
+        let (voter, passed) = match before {
+            Some(PassedAddresses { voter, candidates }) => (voter, candidates),
+            None => (Voter::new(clock::now()), Vec::new()),
+        };
         let mut shared = Shared {
             node,
             mesh,
-            voter: Mutex::new(Voter::new(clock::now())),
-            is_voting: AtomicBool::new(true),
+            voter: Mutex::new(voter),
+            is_passed: AtomicBool::new(false),
             candidates: Vec::new(),
+            tasks: TaskTracker::new(),
+            end: shutdown.child_token(),
             gate: None,
             metrics: Metrics::register(registry),
             changed: Notify::new(),
         };
-        let Some(settings) = takeover else { return Ok(Self { shared: Arc::new(shared) }) };
-        let Prepared { netlink, interfaces, leftovers } = Prepared::check(&settings).await?;
+        let Some(Prepared { settings, netlink, interfaces, leftovers }) = takeover else {
+            return Ok(Self { shared: Arc::new(shared) });
+        };
         let all = settings.addresses.iter().map(|service| service.address.addr()).collect();
         let names = settings.interfaces().into_iter().map(str::to_owned).collect();
-        // All gates are closed from here on. So a leftover does not answer any more.
-        let gate = Arc::new(Mutex::new(Gate::make(all, names).map_err(Cause::Gate)?));
-        for left in leftovers {
-            tracing::warn!(address = %left.address, "removing an address that an earlier process has left");
-            let address = IpNet::new(left.address, left.prefix_len).unwrap_or_else(|_| left.address.into());
-            netlink.remove(left.index, address).await.map_err(Cause::Netlink)?;
+        let gate = if is_successor { Gate::take_over(all, names) } else { Gate::make(all, names) };
+        let gate = Arc::new(Mutex::new(gate.map_err(Cause::Gate)?));
+        if !is_successor {
+            // All gates are closed. So a leftover does not answer any more.
+            for left in leftovers {
+                tracing::warn!(address = %left.address, "removing an address that an earlier process has left");
+                let address = IpNet::new(left.address, left.prefix_len).unwrap_or_else(|_| left.address.into());
+                netlink.remove(left.index, address).await.map_err(Cause::Netlink)?;
+            }
         }
         shared.gate = Some(gate.clone());
         let notifier = Notifier::start(settings.notify.clone());
         let mut keepers = Vec::new();
+        let mut resumed = Vec::new();
         for (service, interface) in settings.addresses.iter().zip(interfaces) {
+            let address = service.address.addr();
+            let mut actions = Vec::new();
+            let machine = match passed.iter().find(|passed| passed.settings().address == address) {
+                Some(passed) => {
+                    let mut machine = passed.clone();
+                    let interval = settings.terms.advert_interval;
+                    machine.resume(service.priority, settings.preempt, interval, &mut actions);
+                    machine
+                }
+                None => Candidate::new(
+                    watari_takeover::Settings {
+                        node: shared.node.clone(),
+                        incarnation,
+                        address,
+                        priority: service.priority,
+                        preempt: settings.preempt,
+                        terms: settings.terms.clone(),
+                    },
+                    clock::now(),
+                ),
+            };
+            let role = machine.status(clock::now()).role;
+            shared.metrics.role(address, role);
             let (wanted, wanted_there) = watch::channel(Wanted::Absent);
             keepers.push((
                 Keeper {
@@ -140,21 +197,11 @@ impl Addresses {
                     lifetime_s: settings.lifetime_s(),
                     garp_repeat: settings.garp_repeat,
                     garp_refresh: settings.garp_refresh,
+                    is_known_active: matches!(role, OwnershipRole::Active | OwnershipRole::Leaving),
                 },
                 wanted_there,
             ));
-            let machine = Candidate::new(
-                watari_takeover::Settings {
-                    node: shared.node.clone(),
-                    incarnation,
-                    address: service.address.addr(),
-                    priority: service.priority,
-                    preempt: settings.preempt,
-                    terms: settings.terms.clone(),
-                },
-                clock::now(),
-            );
-            shared.metrics.role(service.address.addr(), OwnershipRole::Standby);
+            resumed.push(actions);
             shared.candidates.push(Entry {
                 service: service.clone(),
                 interface,
@@ -164,36 +211,57 @@ impl Addresses {
             });
         }
         let shared = Arc::new(shared);
-        for (number, (keeper, wanted)) in keepers.into_iter().enumerate() {
+        for (number, ((keeper, wanted), actions)) in keepers.into_iter().zip(resumed).enumerate() {
             let reporting = shared.clone();
             let report = move |kept| reporting.kept(number, kept);
-            tokio::spawn(shutdown.clone().run_until_cancelled_owned(keeper.run(wanted, report)));
+            shared.tasks.spawn(keeper.run(wanted, shared.end.clone(), report));
+            shared.with_machine(number, |_, _, further| further.extend(actions));
             let waking = shared.clone();
-            tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { waking.wake(number).await }));
+            shared.spawn(async move { waking.wake(number).await });
         }
         let watching = shared.clone();
         let look = settings.terms.advert_interval;
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(async move { watching.watch_readiness(netlink, look, can_serve).await }),
-        );
+        shared.spawn(async move { watching.watch_readiness(netlink, look, can_serve, is_successor).await });
         Ok(Self { shared })
     }
 
     /// Handles an event of the mesh. Ignores messages about other things.
     pub fn handle(&self, event: &watari_mesh::Event) {
-        if let watari_mesh::Event::Message { peer, message: Message::Takeover(message) } = event
-            && self.shared.is_voting.load(Ordering::Acquire)
-        {
+        if let watari_mesh::Event::Message { peer, message: Message::Takeover(message) } = event {
             self.shared.on_message(peer, message);
         }
     }
 
-    /// Stops granting leases. For a node that is no candidate: its successor grants leases itself, and must not do so at
-    /// the same time. A message that is being handled is not waited for, so call this on the thread that handles events.
-    pub fn stop_voting(&self) {
-        self.shared.is_voting.store(false, Ordering::Release);
+    /// Passes the voter and the candidates to a successor, with the leases and the addresses that they have. This
+    /// process grants no lease, and changes no address any more.
+    pub async fn pass_on(&self) -> PassedAddresses {
+        self.renew().await;
+        let Shared { end, tasks, is_passed, voter, candidates, .. } = &*self.shared;
+        end.cancel();
+        tasks.close();
+        if timeout(END_MAX, tasks.wait()).await.is_err() {
+            tracing::warn!("a service address cannot be removed: the new process tries, too");
+        }
+        is_passed.store(true, Ordering::SeqCst);
+        PassedAddresses {
+            voter: lock(voter).clone(),
+            candidates: candidates.iter().map(|entry| entry.machine().clone()).collect(),
+        }
+    }
+
+    /// Renews the leases of this node, so that the successor has time to link with the voters.
+    async fn renew(&self) {
+        let lease_ends = || self.shared.candidates.iter().map(|entry| entry.machine().status(clock::now()).lease_end);
+        let before: Vec<_> = lease_ends().collect();
+        for number in 0..before.len() {
+            self.shared.step(number, Event::Renew);
+        }
+        let renewed = async {
+            while lease_ends().zip(&before).any(|(now, before)| now.is_some() && now == *before) {
+                sleep(CHANGE_POLL).await;
+            }
+        };
+        let _ = timeout(RENEWAL_MAX, renewed).await;
     }
 
     /// The addresses for which this node is a candidate, in the order of the configuration.
@@ -243,10 +311,10 @@ impl Addresses {
             let order =
                 |machine: &mut Candidate, now, actions: &mut Vec<Action>| machine.order_switch(node, now, actions);
             match self.shared.with_machine(number, order) {
-                Err(SwitchRefused::Changing | SwitchRefused::NoOwner) if Instant::now() < deadline => {
+                Some(Err(SwitchRefused::Changing | SwitchRefused::NoOwner)) if Instant::now() < deadline => {
                     sleep(CHANGE_POLL).await;
                 }
-                ordered => return ordered,
+                ordered => return ordered.unwrap_or(Err(SwitchRefused::Changing)),
             }
         }
     }
@@ -278,11 +346,16 @@ impl Addresses {
 
 impl Entry {
     fn machine(&self) -> MutexGuard<'_, Candidate> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 }
 
 impl Shared {
+    /// Runs `task` until the candidates end or pass.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.end.clone().run_until_cancelled_owned(task).map(drop));
+    }
+
     fn on_message(self: &Arc<Self>, from: &NodeName, message: &TakeoverMessage) {
         if let Some(answer) = self.vote(from, message) {
             let _ = self.mesh.send(from, &answer.into());
@@ -297,7 +370,10 @@ impl Shared {
 
     /// Has the voter handle a request. Returns its answer.
     fn vote(&self, from: &NodeName, message: &TakeoverMessage) -> Option<TakeoverMessage> {
-        let mut voter = self.voter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut voter = lock(&self.voter);
+        if self.is_passed.load(Ordering::SeqCst) {
+            return None;
+        }
         match message {
             TakeoverMessage::LeaseWanted(wanted) => Some(voter.wanted(from, wanted, clock::now())),
             TakeoverMessage::LeaseReturned(returned) => {
@@ -309,17 +385,21 @@ impl Shared {
     }
 
     fn step(self: &Arc<Self>, number: usize, event: Event<'_>) {
-        self.with_machine(number, |machine, now, actions| machine.handle(event, now, actions));
+        let _ = self.with_machine(number, |machine, now, actions| machine.handle(event, now, actions));
     }
 
-    /// Calls `act` for the candidate of this number, and carries out the actions that it appends.
+    /// Calls `act` for the candidate of this number, and carries out the actions that it appends. `None`: the candidate
+    /// has passed to a successor.
     fn with_machine<T>(
         self: &Arc<Self>,
         number: usize,
         act: impl FnOnce(&mut Candidate, Time, &mut Vec<Action>) -> T,
-    ) -> T {
+    ) -> Option<T> {
         let entry = &self.candidates[number];
         let mut machine = entry.machine();
+        if self.is_passed.load(Ordering::SeqCst) {
+            return None;
+        }
         let before = machine.status(clock::now());
         let mut actions = Vec::new();
         let result = act(&mut machine, clock::now(), &mut actions);
@@ -328,7 +408,7 @@ impl Shared {
         drop(machine);
         entry.stepped.notify_one();
         self.changed.notify_waiters();
-        result
+        Some(result)
     }
 
     /// Carries out actions, and those that follow from the answers of this node's own voter.
@@ -375,7 +455,7 @@ impl Shared {
     fn check(self: &Arc<Self>, number: usize) {
         let entry = &self.candidates[number];
         let (address, interface, shared) = (entry.service.address.addr(), entry.interface.clone(), self.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let found = spawn_blocking(move || interface.other_with(address)).await;
             let other =
                 found.map_err(|error| error.to_string()).and_then(|found| found.map_err(|error| error.to_string()));
@@ -439,16 +519,20 @@ impl Shared {
         }
     }
 
-    /// Follows whether the node can serve clients at its addresses. Never ends.
+    /// Follows whether the node can serve clients at its addresses. The agents of a successor link to it a little later.
+    /// Never ends.
     async fn watch_readiness(
         self: Arc<Self>,
         netlink: Netlink,
         look: Duration,
         can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+        is_successor: bool,
     ) {
         let mut running = netlink.running();
         let mut looks = interval(look);
-        let mut known = vec![false; self.candidates.len()];
+        let mut known: Vec<_> =
+            self.candidates.iter().map(|entry| entry.machine().status(clock::now()).ready).collect();
+        let mut agents_until = is_successor.then(|| Instant::now() + AGENTS_MAX);
         loop {
             tokio::select! {
                 _ = looks.tick() => {}
@@ -458,7 +542,11 @@ impl Shared {
                     }
                 }
             }
-            let serves = can_serve();
+            let mut serves = can_serve();
+            if serves {
+                agents_until = None;
+            }
+            serves |= agents_until.is_some_and(|until| Instant::now() < until);
             for (number, known) in known.iter_mut().enumerate() {
                 let ready = serves && netlink.is_running(self.candidates[number].interface.index);
                 if *known != ready {

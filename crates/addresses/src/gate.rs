@@ -66,14 +66,20 @@ impl Gate {
     /// Makes the tables for these service addresses, which replace those of an earlier process. All gates are closed.
     /// `interfaces` have the addresses.
     pub fn make(addresses: Vec<IpAddr>, interfaces: Vec<String>) -> Result<Self, GateError> {
+        let mut gate = Self::take_over(addresses, interfaces)?;
+        gate.make_tables()?;
+        Ok(gate)
+    }
+
+    /// Takes over the tables of another process of this node, which has the same addresses and interfaces. Gates that
+    /// are open stay so.
+    pub fn take_over(addresses: Vec<IpAddr>, interfaces: Vec<String>) -> Result<Self, GateError> {
         let socket =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::NETFILTER));
         let socket = socket.map_err(|error| GateError::Socket(error.into()))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_MAX))
             .map_err(|error| GateError::Socket(error.into()))?;
-        let mut gate = Self { socket, last: 0, addresses, interfaces };
-        gate.make_tables()?;
-        Ok(gate)
+        Ok(Self { socket, last: 0, addresses, interfaces })
     }
 
     fn make_tables(&mut self) -> Result<(), GateError> {

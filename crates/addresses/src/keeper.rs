@@ -1,17 +1,20 @@
 //! Has the kernel do what the candidate of an address wants.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use watari_takeover::Time;
 
 use crate::clock;
 use crate::gate::{Gate, GateError};
 use crate::link::Interface;
+use crate::lock;
 use crate::netlink::Netlink;
 use crate::notify::{Notice, Notifier};
 
@@ -53,6 +56,8 @@ pub(crate) struct Keeper {
     pub(crate) lifetime_s: u32,
     pub(crate) garp_repeat: u32,
     pub(crate) garp_refresh: Option<Duration>,
+    /// Whether the operator's program knows the address as active.
+    pub(crate) is_known_active: bool,
 }
 
 /// The interface has the address.
@@ -68,10 +73,15 @@ impl Drop for Present {
 }
 
 impl Keeper {
-    /// Follows `wanted` until its sender is gone.
-    pub(crate) async fn run(self, mut wanted: watch::Receiver<Wanted>, report: impl Fn(Kept)) {
+    /// Follows `wanted` until `end`. What it has begun is done then.
+    pub(crate) async fn run(
+        mut self,
+        mut wanted: watch::Receiver<Wanted>,
+        end: CancellationToken,
+        report: impl Fn(Kept),
+    ) {
         let mut present = None;
-        while wanted.changed().await.is_ok() {
+        while let Some(Ok(())) = end.run_until_cancelled(wanted.changed()).await {
             let is_wanted = *wanted.borrow_and_update();
             match is_wanted {
                 Wanted::Present { until } => match self.keep(until, &mut present).await {
@@ -92,7 +102,7 @@ impl Keeper {
     }
 
     /// Keeps the gate open, and the address on its interface. Returns whether it has become active.
-    async fn keep(&self, until: Time, present: &mut Option<Present>) -> Result<bool, KeepError> {
+    async fn keep(&mut self, until: Time, present: &mut Option<Present>) -> Result<bool, KeepError> {
         let (gate, address) = (self.gate.clone(), self.address.addr());
         let opened = spawn_blocking(move || lock(&gate).open(address, until, clock::now)).await;
         match opened.map_err(|_| KeepError::Panicked)? {
@@ -120,17 +130,14 @@ impl Keeper {
 
     /// Closes the gate and removes the address. Does not return before that is done. The gate closes by itself if it
     /// cannot be done.
-    async fn remove(&self, present: Option<Present>) {
-        let was_present = present.is_some();
+    async fn remove(&mut self, present: Option<Present>) {
         drop(present);
         while let Err(error) = self.try_to_remove().await {
             let (address, interface) = (self.address, &self.interface.name);
             tracing::error!(%address, interface, %error, "cannot remove the address: trying again");
             sleep(RETRY_PAUSE).await;
         }
-        if was_present {
-            self.notify(false);
-        }
+        self.notify(false);
     }
 
     async fn try_to_remove(&self) -> Result<(), KeepError> {
@@ -164,15 +171,14 @@ impl Keeper {
         announcing.abort_handle()
     }
 
-    fn notify(&self, is_active: bool) {
+    /// Notifies the operator's program, unless it knows the state.
+    fn notify(&mut self, is_active: bool) {
+        if mem::replace(&mut self.is_known_active, is_active) == is_active {
+            return;
+        }
         let (address, interface) = (self.address.addr(), self.interface.name.clone());
         self.notifier.notify(Notice { is_active, address, interface });
     }
-}
-
-pub(crate) fn lock(gate: &Mutex<Gate>) -> std::sync::MutexGuard<'_, Gate> {
-    // A panic leaves no transaction half done.
-    gate.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The kernel did not do what was wanted.

@@ -25,8 +25,15 @@ mod packets;
 mod prepare;
 mod settings;
 
-pub use driver::{AddressStatus, Addresses, Config, SwitchError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use driver::{AddressStatus, Addresses, Config, PassedAddresses, SwitchError};
 pub use gate::{Gate, GateError};
 pub use link::InterfaceError;
-pub use prepare::{Cause, StartError, dry_run};
-pub use settings::{ServiceAddress, Settings};
+pub use prepare::{Cause, Prepared, StartError, dry_run};
+pub use settings::{FixedSettings, ServiceAddress, Settings};
+
+/// Locks a mutex. A panic leaves no value of this crate half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -50,8 +50,9 @@ impl From<Cause> for StartError {
     }
 }
 
-/// The machine as it is before the start.
-pub(crate) struct Prepared {
+/// The settings of candidates that can start, and the machine as it is before.
+pub struct Prepared {
+    pub(crate) settings: Settings,
     pub(crate) netlink: Netlink,
     /// Of each address, in the order of the settings.
     pub(crate) interfaces: Vec<Interface>,
@@ -60,8 +61,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Checks all that can fail, and changes nothing.
-    pub(crate) async fn check(settings: &Settings) -> Result<Self, StartError> {
+    /// Checks all that can fail, and changes nothing. Must be called in a tokio runtime.
+    pub async fn check(settings: Settings) -> Result<Self, StartError> {
         let interfaces = settings.addresses.iter().enumerate().map(|(number, ServiceAddress { interface, .. })| {
             Interface::find(interface).map_err(|cause| StartError { address: Some(number), cause: cause.into() })
         });
@@ -87,7 +88,7 @@ impl Prepared {
             }
             leftovers.push(present);
         }
-        Ok(Self { netlink, interfaces, leftovers })
+        Ok(Self { settings, netlink, interfaces, leftovers })
     }
 }
 
@@ -100,8 +101,8 @@ fn check_program(program: &Path) -> io::Result<()> {
 }
 
 /// Makes the checks of a start, and describes what the node would do to this machine.
-pub async fn dry_run(settings: &Settings) -> Result<String, StartError> {
-    let Prepared { interfaces, leftovers, .. } = Prepared::check(settings).await?;
+pub async fn dry_run(settings: Settings) -> Result<String, StartError> {
+    let Prepared { settings, interfaces, leftovers, .. } = Prepared::check(settings).await?;
     let terms = &settings.terms;
     let mut text = String::new();
     let voters: Vec<_> = settings.voters().map(ToString::to_string).collect();
@@ -131,12 +132,12 @@ pub async fn dry_run(settings: &Settings) -> Result<String, StartError> {
         if let Some(refresh) = settings.garp_refresh {
             let _ = writeln!(text, "  then send one every {refresh:?}");
         }
-        notify_line(&mut text, settings, "active");
+        notify_line(&mut text, &settings, "active");
         let _ = writeln!(text, "{address} becomes standby:");
         let _ = writeln!(text, "  nft delete element inet watari lease{version} {{ {ip} }}");
         let _ = writeln!(text, "  nft delete element netdev watari lease{version} {{ {ip} }}");
         let _ = writeln!(text, "  ip address del {address} dev {interface}");
-        notify_line(&mut text, settings, "standby");
+        notify_line(&mut text, &settings, "standby");
     }
     Ok(text)
 }

@@ -1,10 +1,12 @@
 //! The settings of candidates.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use watari_takeover::Terms;
 use watari_values::NodeName;
 
@@ -33,7 +35,29 @@ pub struct ServiceAddress {
     pub priority: u8,
 }
 
+/// The settings that an upgrade in place cannot change. Others could, but only a process that has left its addresses
+/// may have other voters or another lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FixedSettings {
+    /// Each with the length of its prefix and its interface.
+    addresses: Vec<(IpAddr, u8, String)>,
+    voters: BTreeSet<NodeName>,
+    lease: Duration,
+}
+
 impl Settings {
+    /// The settings that an upgrade in place cannot change.
+    pub fn fixed(&self) -> FixedSettings {
+        let fixed = |service: &ServiceAddress| {
+            (service.address.addr(), service.address.prefix_len(), service.interface.clone())
+        };
+        FixedSettings {
+            addresses: self.addresses.iter().map(fixed).collect(),
+            voters: self.terms.voters.clone(),
+            lease: self.terms.lease,
+        }
+    }
+
     /// The names of the interfaces, each once.
     pub(crate) fn interfaces(&self) -> BTreeSet<&str> {
         self.addresses.iter().map(|address| address.interface.as_str()).collect()

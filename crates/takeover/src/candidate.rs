@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 use watari_wire::{
     Advert, LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Predecessor, TakeoverMessage, Yielded,
@@ -20,7 +21,7 @@ use crate::terms::{Terms, Time};
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 /// The settings of a candidate for one address.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// The candidate's node.
     pub node: NodeName,
@@ -49,7 +50,7 @@ pub struct Settings {
 /// ```
 ///
 /// Only an `Owner` answers at the address, and only as long as its gate is open. See [`Action`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Candidate {
     settings: Settings,
     state: State,
@@ -66,7 +67,7 @@ pub struct Candidate {
     pause_until: Time,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
     Standby {
         /// When to ask for the lease.
@@ -96,7 +97,7 @@ enum State {
 }
 
 /// An inquiry whether a majority of voters can be reached, before the owner is asked to leave the address.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Inquiry {
     number: LeaseNumber,
     asked: Time,
@@ -104,7 +105,7 @@ struct Inquiry {
 }
 
 /// The previous owner leaves the address to this candidate.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Succession {
     before: Predecessor,
     by_order: bool,
@@ -131,6 +132,8 @@ pub enum Event<'a> {
     Failed,
     /// [`Action::Deactivate`] is done: the gate is closed, and the interface does not have the address.
     Removed,
+    /// Renew the lease now, and not when the next advert is due.
+    Renew,
     /// The node ends. The candidate leaves the address to another.
     End,
 }
@@ -201,10 +204,25 @@ impl Candidate {
                 }
             }
             Event::Removed => self.on_removed(now, actions),
+            Event::Renew => self.beat_at = now,
             Event::End => self.on_end(now, actions),
         }
         self.ask_in_time(now, actions);
         self.beat(now, actions);
+    }
+
+    /// Goes on in another process of the node, from a copy that has handled all events. The previous process carries out
+    /// nothing more. These settings may differ from then on. Appends the actions that may not have been carried out yet.
+    /// It does no harm to carry out one of them again.
+    pub fn resume(&mut self, priority: u8, preempt: bool, advert_interval: Duration, actions: &mut Vec<Action>) {
+        (self.settings.priority, self.settings.preempt) = (priority, preempt);
+        self.settings.terms.advert_interval = advert_interval;
+        match self.state {
+            State::Standby { .. } | State::Asking { .. } => {}
+            State::Checking { .. } => actions.push(Action::Check),
+            State::Owner { until, .. } => actions.push(Action::Activate { until }),
+            State::Leaving { .. } => actions.push(Action::Deactivate),
+        }
     }
 
     /// When [`Candidate::handle`] has to be called again at the latest. Later than the time of the last call.

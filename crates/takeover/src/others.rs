@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 use watari_wire::Advert;
 
@@ -12,7 +13,7 @@ use crate::terms::{Terms, Time};
 const OTHERS_MAX: usize = 64;
 
 /// The last advert of each other candidate.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Others(BTreeMap<NodeName, (Time, Advert)>);
 
 impl Others {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 use watari_wire::LeaseNumber;
 
 use crate::terms::{Terms, Time};
 
 /// The requests of one candidate for one address. A request goes to all voters at once, and has a number: its round.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Renewals {
     incarnation: u64,
     /// Of the last request.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 
 use crate::terms::Time;
@@ -36,7 +37,7 @@ impl OwnershipRole {
 }
 
 /// Why a candidate has its role.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reason {
     /// The node has just started.
     Started,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 
 /// A point in time: the time since the machine was booted, with the time that it was suspended (`CLOCK_BOOTTIME`).
@@ -20,7 +21,7 @@ const DRIFT_PART: u32 = 20;
 pub const LEASE_MAX: Duration = Duration::from_secs(30);
 
 /// The settings that all candidates for an address share.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// The nodes that decide. Safety needs the same set at all candidates.
     pub voters: BTreeSet<NodeName>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 use watari_wire::{LeaseGranted, LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, TakeoverMessage};
 
@@ -16,13 +17,13 @@ const LEASES_MAX: usize = 1024;
 ///
 /// A voter needs no configuration. It stores nothing: a voter that has just started grants nothing for the length of
 /// the lease that it is asked for, because it may have granted such a lease before it ended.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Voter {
     started: Time,
     leases: BTreeMap<IpAddr, GrantedLease>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct GrantedLease {
     holder: NodeName,
     /// The last request that was granted.

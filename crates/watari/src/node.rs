@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_addresses::Addresses;
+use watari_addresses::{Addresses, PassedAddresses, Prepared, Settings};
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh};
@@ -70,10 +70,8 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
     let reopen = RequestSignal::reopen_logs().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let (before, inherited) = if successor {
-        if config.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.takeover.is_some()) {
-            return Err(NodeError::SuccessorHasAddresses);
-        }
-        PredecessorStream::meet().await.map(|(before, inherited)| (Some(before), inherited))?
+        let takeover = config.takeover().map(Settings::fixed);
+        PredecessorStream::meet(takeover.as_ref()).await.map(|(before, inherited)| (Some(before), inherited))?
     } else {
         (None, Inherited::default())
     };
@@ -177,20 +175,21 @@ impl Node {
         if let Some(dispatcher) = &config.dispatcher {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }
-        let mut before = before;
+        let candidates = Start::candidates(&config).await?;
+        let (mut before, mut passed) = (before, None);
         if let (Some(before), Some(dispatcher)) = (&mut before, &running.dispatcher) {
-            before.take_over(dispatcher, listeners.has_admin).await?;
+            passed = before.take_over(dispatcher, listeners.has_admin).await?;
             // The process that the service manager has started ends soon.
             process::notify(&format!("MAINPID={}", std::process::id()));
         }
-        // Behind the predecessor's voter.
-        let addresses = start.addresses(&config, &running).await?;
+        let addresses = start.addresses(&config, candidates, passed, &running).await?;
         tokio::spawn(distribute(events, running.clone(), addresses.clone()));
         let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), unlink.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address) = (name.to_string(), config.node.mesh);
+        let (name, mesh_address, takeover) =
+            (name.to_string(), config.node.mesh, config.takeover().map(Settings::fixed));
         let parts = (mesh.clone(), running.clone());
         let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
         let watcher = reloader.clone();
@@ -205,6 +204,7 @@ impl Node {
             mesh: mesh.clone(),
             running: running.clone(),
             addresses: addresses.clone(),
+            takeover,
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
         });
@@ -302,14 +302,27 @@ impl Start<'_> {
         started.map_err(starting("the dispatcher"))
     }
 
+    /// Checks that this node can have candidates for service addresses, and changes nothing.
+    async fn candidates(config: &Config) -> Result<Option<Prepared>, NodeError> {
+        let Some(settings) = config.takeover() else { return Ok(None) };
+        let checked = Prepared::check(settings.clone()).await;
+        checked.map(Some).map_err(|error| NodeError::Takeover(config.takeover_error(&error)))
+    }
+
     /// The voter of this node, and the candidates for service addresses. They start last, because nothing else of the
     /// start may fail while the node has an address.
-    async fn addresses(&mut self, config: &Config, running: &Roles) -> Result<Addresses, NodeError> {
+    async fn addresses(
+        &mut self,
+        config: &Config,
+        candidates: Option<Prepared>,
+        before: Option<PassedAddresses>,
+        running: &Roles,
+    ) -> Result<Addresses, NodeError> {
         let dispatcher = running.dispatcher.clone();
-        let takeover = config.dispatcher.as_ref().and_then(|dispatcher| dispatcher.takeover.as_ref());
         let addresses = watari_addresses::Config {
             node: config.node.name.value.clone(),
-            takeover: takeover.map(|takeover| takeover.settings.clone()),
+            takeover: candidates,
+            before,
             can_serve: Box::new(move || dispatcher.as_ref().is_some_and(Dispatcher::can_serve)),
         };
         let started = Addresses::start(addresses, self.mesh.clone(), self.registry, self.shutdown).await;

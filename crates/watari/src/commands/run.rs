@@ -119,7 +119,7 @@ fn dry_run(config: &Config) -> Result<(), Failure> {
         return print(format_args!("the configuration has no [dispatcher.takeover]: the node changes no interface\n"));
     };
     let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
-    let described = runtime.block_on(watari_addresses::dry_run(&takeover.settings));
+    let described = runtime.block_on(watari_addresses::dry_run(takeover.settings.clone()));
     let text = described.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?;
     print(format_args!("{text}"))
 }

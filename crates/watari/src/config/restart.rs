@@ -42,7 +42,8 @@ impl Config {
         self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
     }
 
-    fn takeover(&self) -> Option<&Settings> {
+    /// The settings of candidates for service addresses.
+    pub(crate) fn takeover(&self) -> Option<&Settings> {
         Some(&self.dispatcher.as_ref()?.takeover.as_ref()?.settings)
     }
 

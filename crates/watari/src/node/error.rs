@@ -25,8 +25,11 @@ pub(crate) enum NodeError {
     Takeover(ConfigError),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
-    #[error("[dispatcher.takeover] cannot come with an upgrade in place: restart the node")]
-    SuccessorHasAddresses,
+    #[error(
+        "addresses, their interfaces, voters and lease of dispatcher.takeover cannot change in an upgrade in place: \
+         restart the node"
+    )]
+    FixedSettings,
     #[error("cannot take over from the previous process: {cause}")]
     Predecessor { cause: io::Error },
     #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]

@@ -4,14 +4,14 @@
 //!   running process (predecessor)                 new process (successor)
 //!     |--- starts it, with a stream as its input --->|  reads the configuration
 //!     |<-- Hello -----------------------------------|
-//!     |--- Listeners, Admin, with the sockets ------>|  starts all but links, voter and listeners for clients
+//!     |--- Listeners, Start, with the sockets ------>|  starts all but links, voter and listeners for clients
 //!     |<-- Prepared --------------------------------|
 //!     | accepts no more clients                      |
 //!     |--- Connections, with their sockets --------->|  \
 //!     |<-- Taken ------------------------------------|   } until all have passed
 //!     |                                              |  /  goes on with them
-//!     | ends its links, grants no more leases        |
-//!     |--- Finish ---------------------------------->|  links with the peers, accepts clients
+//!     | ends its links, has no more leases           |
+//!     |--- Finish, with leases and votes ----------->|  links with the peers, accepts clients
 //!     |<-- Serving ---------------------------------|
 //!     | ends                                         |
 //! ```
@@ -36,7 +36,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_addresses::Addresses;
+use watari_addresses::{Addresses, FixedSettings, PassedAddresses};
 use watari_dispatcher::{Dispatcher, Passing, PassingOn, RestoreError, SOCKETS_MAX};
 use watari_sys::{DESCRIPTORS_MAX, DescriptorStream};
 use watari_values::NodeName;
@@ -47,13 +47,16 @@ use super::reload::Reloader;
 use crate::admin::Handle;
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// How long a successor may take to start, to take a batch of connections, and to serve clients. It waits for an agent,
 /// but not for ever.
 const START_MAX: Duration = Duration::from_secs(30);
 const TAKE_MAX: Duration = Duration::from_secs(5);
 const SERVE_MAX: Duration = Duration::from_secs(15);
+
+/// How long a successor that has closed its stream may take to report its reason, and to end.
+const REPORT_MAX: Duration = Duration::from_secs(1);
 
 /// How long connections that cannot pass at the moment may take until they can.
 const PASS_MAX: Duration = Duration::from_secs(5);
@@ -83,13 +86,14 @@ enum FromSuccessor {
 enum FromPredecessor {
     /// The addresses of TCP listeners. There may be several such messages.
     Listeners(Vec<SocketAddr>),
-    /// The path of the administration socket, and that socket. The last listener.
-    Admin(PathBuf),
+    /// The last listener, which is the administration socket.
+    Start { admin: PathBuf, takeover: Option<FixedSettings> },
     /// Connections, each with the number of its sockets.
     Connections(Vec<(Vec<u8>, usize)>),
     Finish {
         /// The agents that an operator drains.
         drained: Vec<NodeName>,
+        addresses: PassedAddresses,
     },
 }
 
@@ -100,8 +104,6 @@ pub(super) enum UpgradeError {
     InProgress,
     #[error("a node with an agent cannot be upgraded in place: drain the agent, and restart it")]
     HasAgent,
-    #[error("a candidate for service addresses cannot be upgraded in place: switch them to another, and restart it")]
-    HasAddresses,
     #[error("cannot start {}: {cause}", program.display())]
     Start { program: PathBuf, cause: io::Error },
     #[error("the new process has ended before it was ready: its reason is in the log")]
@@ -136,6 +138,8 @@ pub(super) struct Predecessor {
 pub(super) struct Parts<'a> {
     pub(super) dispatcher: &'a Dispatcher,
     pub(super) addresses: &'a Addresses,
+    /// The settings of its candidates.
+    pub(super) takeover: Option<FixedSettings>,
     pub(super) reloader: &'a Reloader,
 }
 
@@ -161,6 +165,9 @@ impl Predecessor {
         let program = program.map_err(|cause| UpgradeError::Start { program: PathBuf::from("this program"), cause })?;
         let mut successor = Successor::spawn(program, parts.reloader.file())?;
         let upgraded = self.hand_over_to(&mut successor, &parts).await;
+        if matches!(upgraded, Err(UpgradeError::Ended)) {
+            let _ = timeout(REPORT_MAX, successor.process.wait()).await;
+        }
         // With `NotServing`, it has all connections.
         if !matches!(upgraded, Ok(()) | Err(UpgradeError::NotServing(_))) {
             let _ = successor.process.kill().await;
@@ -174,7 +181,7 @@ impl Predecessor {
         let accepting = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?;
         let redirects = parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?;
         let tcp: Vec<_> = accepting.all().chain(&redirects).chain(&self.tcp).collect();
-        let has_admin = successor.prepare(&tcp, &self.admin).await?;
+        let has_admin = successor.prepare(&tcp, &self.admin, parts.takeover.clone()).await?;
 
         let wanted = accepting.addresses().map_err(UpgradeError::Listeners)?;
         let nowhere = watari_dispatcher::Listeners::default();
@@ -186,8 +193,8 @@ impl Predecessor {
                 return Err(UpgradeError::Lost { taken, cause });
             }
         };
-        // From here on, this process goes on with nothing. The successor's voter begins with a pause, so this one stops.
-        parts.addresses.stop_voting();
+        // From here on, this process goes on with nothing.
+        let addresses = parts.addresses.pass_on().await;
         passing.finish();
         if has_admin {
             self.admin.passed_on();
@@ -196,7 +203,7 @@ impl Predecessor {
             let _ = self.successor.set(pid);
         }
         self.unlink.cancel();
-        let served = successor.finish(dispatcher.drained()).await;
+        let served = successor.finish(dispatcher.drained(), addresses).await;
         self.replaced.notify_one();
         served.map_err(UpgradeError::NotServing)?;
         tracing::info!(taken, pid = successor.process.id(), "a new process has taken over");
@@ -245,15 +252,20 @@ impl Successor {
     }
 
     /// Has the new process start with these listeners. Returns whether it has the administration socket.
-    async fn prepare(&mut self, tcp: &[&TcpListener], admin: &Handle) -> Result<bool, UpgradeError> {
+    async fn prepare(
+        &mut self,
+        tcp: &[&TcpListener],
+        admin: &Handle,
+        takeover: Option<FixedSettings>,
+    ) -> Result<bool, UpgradeError> {
         for some in tcp.chunks(DESCRIPTORS_MAX) {
             let addresses = some.iter().map(|listener| listener.local_addr()).collect::<io::Result<_>>();
             let addresses = FromPredecessor::Listeners(addresses.map_err(UpgradeError::Listeners)?);
             let descriptors: Vec<_> = some.iter().map(|listener| listener.as_fd()).collect();
             self.send(&addresses, &descriptors).await.map_err(|cause| starting(&cause))?;
         }
-        let path = FromPredecessor::Admin(admin.path.clone());
-        self.send(&path, &[admin.listener.as_fd()]).await.map_err(|cause| starting(&cause))?;
+        let start = FromPredecessor::Start { admin: admin.path.clone(), takeover };
+        self.send(&start, &[admin.listener.as_fd()]).await.map_err(|cause| starting(&cause))?;
         match self.receive(START_MAX).await {
             Ok(FromSuccessor::Prepared { has_admin }) => Ok(has_admin),
             Ok(_) => Err(UpgradeError::Ended),
@@ -283,8 +295,8 @@ impl Successor {
     }
 
     /// Waits until the new process serves clients.
-    async fn finish(&mut self, drained: Vec<NodeName>) -> io::Result<()> {
-        self.send(&FromPredecessor::Finish { drained }, &[]).await?;
+    async fn finish(&mut self, drained: Vec<NodeName>, addresses: PassedAddresses) -> io::Result<()> {
+        self.send(&FromPredecessor::Finish { drained, addresses }, &[]).await?;
         match self.receive(SERVE_MAX).await? {
             FromSuccessor::Serving => Ok(()),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -363,9 +375,9 @@ pub(super) struct PredecessorStream {
 }
 
 impl PredecessorStream {
-    /// Reports to the predecessor, which is at the standard input. Returns its listeners. Must be called in a tokio
-    /// runtime.
-    pub(super) async fn meet() -> Result<(Self, Inherited), NodeError> {
+    /// Reports to the predecessor, which is at the standard input. Returns its listeners. `own` are this process's
+    /// settings. Must be called in a tokio runtime.
+    pub(super) async fn meet(own: Option<&FixedSettings>) -> Result<(Self, Inherited), NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
         let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
         // Otherwise the stream would stay open when this process has closed it.
@@ -381,8 +393,11 @@ impl PredecessorStream {
                         inherited.tcp.entry(address).or_default().push(listener.into());
                     }
                 }
-                (FromPredecessor::Admin(path), descriptors) => {
-                    inherited.admin = descriptors.into_iter().next().map(|socket| (path, socket));
+                (FromPredecessor::Start { admin, takeover }, descriptors) => {
+                    inherited.admin = descriptors.into_iter().next().map(|socket| (admin, socket));
+                    if takeover.as_ref() != own {
+                        return Err(NodeError::FixedSettings);
+                    }
                     return Ok((before, inherited));
                 }
                 _ => return Err(failed(io::ErrorKind::InvalidData.into())),
@@ -390,12 +405,17 @@ impl PredecessorStream {
         }
     }
 
-    /// Takes the connections over. Returns when this process has all of them.
-    pub(super) async fn take_over(&mut self, dispatcher: &Dispatcher, has_admin: bool) -> Result<(), NodeError> {
+    /// Takes the connections over. Returns when this process has all of them, with the leases of the predecessor.
+    /// `None`: it failed before it passed these on.
+    pub(super) async fn take_over(
+        &mut self,
+        dispatcher: &Dispatcher,
+        has_admin: bool,
+    ) -> Result<Option<PassedAddresses>, NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
         self.send(&FromSuccessor::Prepared { has_admin }).await.map_err(failed)?;
         let mut taken = 0;
-        loop {
+        let addresses = loop {
             match self.receive().await {
                 Ok((FromPredecessor::Connections(states), sockets)) => {
                     let restored =
@@ -405,23 +425,23 @@ impl PredecessorStream {
                     taken += restored.len();
                     restored.into_iter().for_each(watari_dispatcher::Restored::start);
                 }
-                Ok((FromPredecessor::Finish { drained }, _)) => {
+                Ok((FromPredecessor::Finish { drained, addresses }, _)) => {
                     for agent in &drained {
                         // An agent may have left the configuration.
                         let _ = dispatcher.drain(agent);
                     }
-                    break;
+                    break Some(addresses);
                 }
                 Ok(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
                 Err(cause) if taken == 0 || !has_ended(&cause) => return Err(failed(cause)),
                 Err(error) => {
                     tracing::error!(%error, "the previous process has failed: what it had not passed on is lost");
-                    break;
+                    break None;
                 }
             }
-        }
+        };
         tracing::info!(taken, "taken over from the previous process");
-        Ok(())
+        Ok(addresses)
     }
 
     /// Reports that this process serves clients.

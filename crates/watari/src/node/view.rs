@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::spawn_blocking;
-use watari_addresses::Addresses;
+use watari_addresses::{Addresses, FixedSettings};
 use watari_agent::{
     Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
 };
@@ -33,6 +33,8 @@ pub(super) struct View {
     pub(super) mesh: Mesh,
     pub(super) running: Roles,
     pub(super) addresses: Addresses,
+    /// The settings of its candidates that no other process of this node may change.
+    pub(super) takeover: Option<FixedSettings>,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
 }
@@ -83,9 +85,9 @@ impl View {
         let upgrade = tokio::spawn(async move {
             let (dispatcher, reloader) = (view.running.dispatcher.as_ref(), &view.reloader);
             let upgraded = match (dispatcher, &view.running.agent) {
-                (Some(_), None) if !view.addresses().is_empty() => Err(UpgradeError::HasAddresses),
                 (Some(dispatcher), None) => {
-                    let parts = Parts { dispatcher, addresses: &view.addresses, reloader };
+                    let (addresses, takeover) = (&view.addresses, view.takeover.clone());
+                    let parts = Parts { dispatcher, addresses, takeover, reloader };
                     view.predecessor.upgrade(parts, program).await
                 }
                 _ => Err(UpgradeError::HasAgent),

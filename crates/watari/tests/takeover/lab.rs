@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -49,7 +50,25 @@ struct Machine {
     number: u8,
     /// Holds the namespace.
     holder: Child,
-    node: Mutex<Option<Child>>,
+    node: Mutex<Option<Node>>,
+}
+
+/// A node's process. It ends with this value.
+struct Node {
+    /// The process that the test has started. Its successors are in its group.
+    first: Child,
+    pid: Pid,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.first), Signal::KILL);
+        let _ = self.first.wait();
+        until("the process is gone", || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+            stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
+        });
+    }
 }
 
 impl Lab {
@@ -110,6 +129,9 @@ impl Lab {
         );
         fs::create_dir(self.dir().join("www")).unwrap();
         fs::write(self.dir().join("www/index.html"), "hello\n").unwrap();
+        let program = self.dir().join("notify");
+        fs::write(&program, format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", self.dir().display())).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
             self.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
         }
@@ -150,21 +172,36 @@ impl Lab {
         let log = File::options().create(true).append(true).open(self.dir().join(format!("{name}.log"))).unwrap();
         let mut command = self.command(name, WATARI);
         command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
-        let node = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        *self.machine(name).node.lock().unwrap() = Some(node);
+        let first = command.stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
+        let pid = Pid::from_child(&first);
+        *self.machine(name).node.lock().unwrap() = Some(Node { first, pid });
+    }
+
+    /// Replaces the process of a node by a new one.
+    pub(crate) fn upgrade(&self, name: &str) {
+        let output = self.ctl(name, &["upgrade"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut node = self.machine(name).node.lock().unwrap();
+        let node = node.as_mut().unwrap();
+        until("the new process answers", || {
+            let status = self.ctl(name, &["--json", "status"]).stdout;
+            let pid = serde_json::from_slice(&status).ok().and_then(|status: Value| status["pid"].as_i64());
+            let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()));
+            pid.filter(|pid| *pid != node.pid).is_some_and(|pid| {
+                node.pid = pid;
+                true
+            })
+        });
     }
 
     pub(crate) fn signal(&self, name: &str, signal: Signal) {
         let node = self.machine(name).node.lock().unwrap();
-        kill_process(Pid::from_child(node.as_ref().unwrap()), signal).unwrap();
+        kill_process(node.as_ref().unwrap().pid, signal).unwrap();
     }
 
     /// Kills a node, and waits until it is gone.
     pub(crate) fn kill(&self, name: &str) {
-        let mut node = self.machine(name).node.lock().unwrap();
-        let mut child = node.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        drop(self.machine(name).node.lock().unwrap().take().unwrap());
     }
 
     /// A program in the namespace of a machine, in the directory of the lab.
@@ -236,6 +273,15 @@ impl Lab {
             .output()
             .unwrap();
         stdout(&output) == "hello\n"
+    }
+
+    /// Downloads a file to `downloaded`, at this rate.
+    pub(crate) fn download(&self, address: &str, file: &str, rate: &str) -> Child {
+        let mut command = Command::new("curl");
+        command.current_dir(self.dir()).args(["--silent", "--fail", "--http1.1", "--cacert", "site.pem"]);
+        command.args(["--limit-rate", rate, "--output", "downloaded", "--resolve"]);
+        command.args([format!("{HOST}:443:{address}"), format!("https://{HOST}/{file}")]);
+        command.stdin(Stdio::null()).spawn().unwrap()
     }
 
     /// Waits until `name` has both addresses and answers there.
@@ -321,11 +367,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let node = self.node.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(mut child) = node {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        drop(self.node.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
@@ -351,7 +393,7 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + WAIT_MAX;
     while !is_so() {
         assert!(Instant::now() < deadline, "not within {WAIT_MAX:?}: {what}");

@@ -1,10 +1,12 @@
 //! Planned changes of the owner.
 
+use std::fs;
+
 use rustix::process::Signal;
 use serde_json::Value;
 use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Lab, PLAN, Plan, V4, V6, stdout, until};
+use crate::lab::{Lab, PLAN, Plan, V4, V6, dispatcher_tables, stdout, until};
 
 /// An operator's switch, from either node, by every form of the command.
 #[test]
@@ -15,7 +17,7 @@ fn switched() {
     // d1 would take the addresses back, were it not for the order.
     let lab = Lab::start(&Plan { keys: "preempt = true", ..PLAN });
     // d2 can serve clients when it has a link to the agent.
-    until("the switch is possible", || lab.ctl("d1", &["switch"]).status.success());
+    until("the switch is possible", || lab.ctl("d1", &["switch", "d2"]).status.success());
     lab.assert_owner("d2", V4);
     for (asked, arguments, owner) in [
         ("d1", &["switch"][..], "d1"),
@@ -35,7 +37,6 @@ fn switched() {
         (&["switch", V4, "a1"], "a1 is no candidate for the address"),
         (&["switch", "192.0.2.77"], "this node is no candidate for 192.0.2.77"),
         (&["switch", "d1", "d2"], "the first argument is the ADDRESS"),
-        (&["upgrade"], "a candidate for service addresses cannot be upgraded in place"),
     ] {
         let output = lab.ctl("d1", arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -64,6 +65,46 @@ fn preempted_and_ended() {
     lab.end();
 }
 
+/// New processes of both nodes: the addresses and the client's connection stay, and `notify` does not run.
+#[test]
+fn upgraded() {
+    if !is_inside("orders::upgraded") {
+        return;
+    }
+    let lab = Lab::start(&Plan { keys: "preempt = false\nnotify = \"notify\"", ..PLAN });
+    let bytes: Vec<u8> = (0..2_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    fs::write(lab.dir().join("www/large"), &bytes).unwrap();
+    let mut download = lab.download(V4, "large", "1M");
+    for node in ["d1", "d1", "d2", "d1"] {
+        lab.upgrade(node);
+        for address in [V4, V6] {
+            lab.assert_owner("d1", address);
+        }
+        until("the other node knows the owner", || {
+            ["d1", "d2"].iter().all(|name| lab.address(name, V4).is_some_and(|shown| shown["owner"] == "d1"))
+        });
+    }
+    assert!(download.wait().unwrap().success());
+    assert!(fs::read(lab.dir().join("downloaded")).unwrap() == bytes, "other bytes");
+    let notified = fs::read_to_string(lab.dir().join("notified")).unwrap();
+    let mut notified: Vec<_> = notified.lines().collect();
+    notified.sort_unstable();
+    assert_eq!(notified, ["active 192.0.2.100 eth0", "active 2001:db8::100 eth0"]);
+    assert!(!lab.log("d2").contains("role=\"active\""), "d2 had an address");
+    // The new process has the whole candidate.
+    let terms = dispatcher_tables(150, "eth0", "preempt = false\nlease = \"2s\"");
+    lab.write_config("d1", &terms);
+    let refused = lab.ctl("d1", &["upgrade"]);
+    assert!(!refused.status.success());
+    until("the log has the reason", || lab.log("d1").contains("lease of dispatcher.takeover cannot change"));
+    lab.assert_owner("d1", V4);
+    lab.kill("d1");
+    lab.until_owner("d2");
+    lab.upgrade("d2");
+    lab.until_owner("d2");
+    lab.end();
+}
+
 /// The program of `notify` runs at each change, in their order. The status and the metrics show the role.
 #[test]
 fn reported() {
@@ -71,12 +112,8 @@ fn reported() {
         return;
     }
     let lab = Lab::new(&Plan { keys: "notify = \"notify\"", ..PLAN });
-    let program = lab.dir().join("notify");
-    let script = format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", lab.dir().display());
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let notified = |line: &str| {
-        let lines = std::fs::read_to_string(lab.dir().join("notified")).unwrap_or_default();
+        let lines = fs::read_to_string(lab.dir().join("notified")).unwrap_or_default();
         lines.lines().last() == Some(line)
     };
     for node in ["a1", "d1"] {
@@ -84,7 +121,7 @@ fn reported() {
     }
     lab.until_owner("d1");
     until("the program has run", || {
-        std::fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 2)
+        fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 2)
     });
     let status: Value = serde_json::from_slice(&lab.ctl("d1", &["--json", "status"]).stdout).unwrap();
     let shown = &status["addresses"][0];
@@ -111,6 +148,6 @@ fn reported() {
         notified("active 192.0.2.100 eth0") || notified("standby 192.0.2.100 eth0")
     });
     until("there are four lines", || {
-        std::fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 4)
+        fs::read_to_string(lab.dir().join("notified")).is_ok_and(|lines| lines.lines().count() == 4)
     });
 }
