@@ -6,7 +6,7 @@
 //! * [`Pace`] makes the speed of an origin depend on its number of transfers, as in the paper's measurements.
 //! * [`Content`] is bytes of any length that are not stored.
 //! * [`real::Server`] starts servers of other projects: Apache, nginx, and others.
-//! * [`namespace::is_inside`] runs a test in a network namespace of its own.
+//! * [`namespace::is_inside`] runs a test in a network namespace of its own. [`namespace::Machine`] is another one.
 //! * [`raw::ask`] sends one request to an origin, and returns the answer unparsed.
 //!
 //! All of them read and write HTTP/1.1 as plain bytes, because an HTTP library does not send faulty answers. The crate

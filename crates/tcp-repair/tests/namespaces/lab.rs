@@ -1,43 +1,22 @@
 //! Two machines and a client on a bridge, each with a network namespace. The client has that of the test.
 
-use std::env;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::{Domain, SockRef, Socket, Type};
+use watari_test_origins::namespace;
 
 pub(crate) const V4: &str = "192.0.2.100";
 pub(crate) const V6: &str = "2001:db8::100";
 /// The values of the product's connections (`watari_sys::tcp`), in bytes.
 const BUFFER_LEN: usize = 256 * 1024;
-/// Set in the process inside the namespace, with the test's name.
-const INSIDE: &str = "WATARI_TEST_INSIDE";
 /// Far longer than any step takes.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(1);
-
-/// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true.
-pub(crate) fn is_inside(test: &str) -> bool {
-    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
-        return true;
-    }
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, test)
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    io::stdout().write_all(said.as_bytes()).unwrap();
-    false
-}
 
 pub(crate) struct Lab {
     pub(crate) a: Machine,
@@ -53,10 +32,9 @@ pub(crate) enum Buffers {
     Adapted,
 }
 
-/// A network namespace with `eth0`.
+/// A machine on the bridge.
 pub(crate) struct Machine {
-    /// Holds the namespace.
-    holder: Child,
+    _held: namespace::Machine,
     namespace: File,
     mac: String,
 }
@@ -64,16 +42,8 @@ pub(crate) struct Machine {
 impl Lab {
     /// Machine a has the service addresses.
     pub(crate) fn new() -> Self {
-        for arguments in [
-            "link set lo up",
-            "link add br0 type bridge",
-            "link set br0 address 02:00:00:00:00:09",
-            "address add 192.0.2.9/24 dev br0",
-            "address add 2001:db8::9/64 dev br0 nodad",
-            "link set br0 up",
-        ] {
-            ip(arguments);
-        }
+        ip("link set lo up");
+        namespace::add_bridge("br0", &["192.0.2.9/24", "2001:db8::9/64"]).unwrap();
         let lab = Self { a: Machine::new("a", 1), b: Machine::new("b", 2) };
         for address in [V4, V6] {
             lab.a.add(address.parse().unwrap());
@@ -84,23 +54,14 @@ impl Lab {
 
 impl Machine {
     fn new(name: &str, number: u8) -> Self {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let holder = command.spawn().unwrap();
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
-        let path = format!("/proc/{}/ns/net", holder.id());
-        until("the machine has its namespace", || fs::read_link(&path).is_ok_and(|theirs| theirs != own));
-        let mac = format!("02:00:00:00:00:0{number}");
-        ip(&format!("link add v{name} type veth peer name eth0 address {mac} netns {}", holder.id()));
-        ip(&format!("link set v{name} master br0 up"));
-        let machine = Self { holder, namespace: File::open(path).unwrap(), mac };
-        machine.run(|| {
-            ip("link set lo up");
-            ip(&format!("address add 192.0.2.{number}/24 dev eth0"));
-            ip(&format!("address add 2001:db8::{number}/64 dev eth0 nodad"));
-            ip("link set eth0 up");
-        });
-        machine
+        let addresses = [format!("192.0.2.{number}/24"), format!("2001:db8::{number}/64")];
+        let machine =
+            namespace::Machine::connect("br0", &format!("v{name}"), &addresses.each_ref().map(String::as_str));
+        let machine = machine.unwrap();
+        let namespace = File::open(machine.namespace()).unwrap();
+        let shown = machine.command("ip").args(["link", "show", "dev", "eth0"]).output().unwrap().stdout;
+        let mac = String::from_utf8(shown).unwrap().split("link/ether ").nth(1).unwrap()[..17].to_owned();
+        Self { _held: machine, namespace, mac }
     }
 
     /// Runs this in the namespace of the machine. Sockets that it makes stay there.
@@ -152,13 +113,6 @@ impl Machine {
         let far = listener.accept().unwrap().0;
         far.set_nonblocking(true).unwrap();
         (near, far)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::io::ioctl_fionread;
 use socket2::{SockFilter, SockRef};
 use watari_tcp_repair::{Frozen, State};
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Buffers, Lab, Machine, V4, V6, is_inside, sysctl, until};
+use crate::lab::{Buffers, Lab, Machine, V4, V6, sysctl, until};
 use crate::peer::{Client, Server, reader, writer};
 
 const MIB: u64 = 1 << 20;

@@ -6,8 +6,9 @@ use std::net::{Shutdown, TcpListener};
 use proptest::prelude::*;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use watari_tcp_repair::{FreezeError, Frozen, RestoreError, State, TcpState};
+use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{Buffers, Lab, V4, V6, is_inside, until};
+use crate::lab::{Buffers, Lab, V4, V6, until};
 use crate::peer::{Client, Server};
 
 const MIB: u64 = 1 << 20;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
+use watari_test_origins::namespace::{Machine, add_bridge};
 
 use crate::watch::Watch;
 
@@ -40,17 +41,17 @@ pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = fa
 
 pub(crate) struct Lab {
     dir: TempDir,
-    machines: Vec<Machine>,
+    hosts: Vec<Host>,
     watch: Option<Watch>,
 }
 
-/// A network namespace with `eth0`, and the node in it.
-struct Machine {
+/// A machine, and the node on it.
+struct Host {
     name: &'static str,
     number: u8,
-    /// Holds the namespace.
-    holder: Child,
+    /// Ends before the machine.
     node: Mutex<Option<Node>>,
+    machine: Machine,
 }
 
 /// A node's process. It ends with this value.
@@ -75,19 +76,15 @@ impl Lab {
     /// The machines and configurations. No node runs yet.
     pub(crate) fn new(plan: &Plan) -> Self {
         let dir = tempfile::Builder::new().prefix("watari-takeover-").tempdir().unwrap();
-        for arguments in [
-            &["link", "set", "lo", "up"][..],
-            &["link", "add", "br0", "type", "bridge"],
-            // Otherwise the bridge would get another address with each port that comes or goes.
-            &["link", "set", "br0", "address", "02:00:00:00:00:09"],
-            &["address", "add", "192.0.2.9/24", "dev", "br0"],
-            &["address", "add", "2001:db8::9/64", "dev", "br0", "nodad"],
-            &["link", "set", "br0", "up"],
-        ] {
-            succeed(Command::new("ip").args(arguments));
-        }
-        let machines = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(|(name, number)| Machine::new(name, number));
-        let lab = Self { dir, machines: machines.into(), watch: None };
+        succeed(Command::new("ip").args(["link", "set", "lo", "up"]));
+        add_bridge("br0", &["192.0.2.9/24", "2001:db8::9/64"]).unwrap();
+        let host = |(name, number)| {
+            let addresses = [format!("192.0.2.{number}/24"), format!("2001:db8::{number}/64")];
+            let machine = Machine::connect("br0", &format!("v{name}"), &addresses.each_ref().map(String::as_str));
+            Host { name, number, node: Mutex::default(), machine: machine.unwrap() }
+        };
+        let hosts = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(host);
+        let lab = Self { dir, hosts: hosts.into(), watch: None };
         lab.make_files(plan);
         lab
     }
@@ -144,12 +141,12 @@ impl Lab {
 
     /// Writes the configuration of a node, with these tables behind those of the node itself.
     pub(crate) fn write_config(&self, name: &str, tables: &str) {
-        let number = self.machine(name).number;
+        let number = self.host(name).number;
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
              metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"1s\"\n"
         );
-        for Machine { name, number, .. } in &self.machines {
+        for Host { name, number, .. } in &self.hosts {
             let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");
         }
         fs::write(self.config(name), text + tables).unwrap();
@@ -163,8 +160,8 @@ impl Lab {
         self.dir.path()
     }
 
-    fn machine(&self, name: &str) -> &Machine {
-        self.machines.iter().find(|machine| machine.name == name).unwrap()
+    fn host(&self, name: &str) -> &Host {
+        self.hosts.iter().find(|host| host.name == name).unwrap()
     }
 
     /// Starts the node of a machine.
@@ -174,14 +171,14 @@ impl Lab {
         command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
         let first = command.stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
         let pid = Pid::from_child(&first);
-        *self.machine(name).node.lock().unwrap() = Some(Node { first, pid });
+        *self.host(name).node.lock().unwrap() = Some(Node { first, pid });
     }
 
     /// Replaces the process of a node by a new one.
     pub(crate) fn upgrade(&self, name: &str) {
         let output = self.ctl(name, &["upgrade"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let mut node = self.machine(name).node.lock().unwrap();
+        let mut node = self.host(name).node.lock().unwrap();
         let node = node.as_mut().unwrap();
         until("the new process answers", || {
             let status = self.ctl(name, &["--json", "status"]).stdout;
@@ -195,20 +192,19 @@ impl Lab {
     }
 
     pub(crate) fn signal(&self, name: &str, signal: Signal) {
-        let node = self.machine(name).node.lock().unwrap();
+        let node = self.host(name).node.lock().unwrap();
         kill_process(node.as_ref().unwrap().pid, signal).unwrap();
     }
 
     /// Kills a node, and waits until it is gone.
     pub(crate) fn kill(&self, name: &str) {
-        drop(self.machine(name).node.lock().unwrap().take().unwrap());
+        drop(self.host(name).node.lock().unwrap().take().unwrap());
     }
 
     /// A program in the namespace of a machine, in the directory of the lab.
     pub(crate) fn command(&self, name: &str, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        let net = format!("--net=/proc/{}/ns/net", self.machine(name).holder.id());
-        command.arg(net).arg("--").arg(program).current_dir(self.dir());
+        let mut command = self.host(name).machine.command(program);
+        command.current_dir(self.dir());
         command
     }
 
@@ -335,41 +331,6 @@ impl Drop for Lab {
                 eprintln!("---- {name}\n{}", self.log(name));
             }
         }
-    }
-}
-
-impl Machine {
-    fn new(name: &'static str, number: u8) -> Self {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let holder = command.spawn().unwrap();
-        let machine = Self { name, number, holder, node: Mutex::default() };
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
-        let pid = machine.holder.id().to_string();
-        let theirs = format!("/proc/{pid}/ns/net");
-        until("the machine has its namespace", || fs::read_link(&theirs).is_ok_and(|theirs| theirs != own));
-        let port = format!("v{name}");
-        let here = |arguments: &[&str]| succeed(Command::new("ip").args(arguments));
-        here(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid]);
-        here(&["link", "set", &port, "master", "br0", "up"]);
-        for arguments in [
-            &["link", "set", "lo", "up"][..],
-            &["address", "add", &format!("192.0.2.{number}/24"), "dev", "eth0"],
-            &["address", "add", &format!("2001:db8::{number}/64"), "dev", "eth0", "nodad"],
-            &["link", "set", "eth0", "up"],
-        ] {
-            let net = format!("--net={theirs}");
-            succeed(Command::new("nsenter").args([&net, "--", "ip"]).args(arguments));
-        }
-        machine
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        drop(self.node.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
     }
 }
 
