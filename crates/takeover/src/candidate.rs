@@ -39,7 +39,7 @@ pub struct Settings {
 ///
 /// ```text
 ///              no advert for a lease, or Yielded          a majority grants
-///   Standby ------------------------------------> Asking -------------------> Checking
+///   Standby ------------------------------------> Asking -------------------> Checking (not after Yielded)
 ///    ^  ^  ^                                        |                          |    |
 ///    |  |  +--- refused, or no majority: Return ----+       in use: Return     |    | Checked(free):
 ///    |  +----------------------------------------------------------------------+    | Activate
@@ -383,9 +383,14 @@ impl Candidate {
         match &mut self.state {
             State::Asking { succession, .. } => {
                 let succession = succession.take();
-                let reason = self.reason.clone();
+                let (reason, is_successor) = (self.reason.clone(), succession.is_some());
                 self.enter(State::Checking { succession }, reason, now);
-                actions.push(Action::Check);
+                if is_successor {
+                    // No other machine has the address: the previous owner has answered at it until just now.
+                    self.on_checked(None, now, actions);
+                } else {
+                    actions.push(Action::Check);
+                }
             }
             State::Owner { until, .. } if end > *until => {
                 *until = end;

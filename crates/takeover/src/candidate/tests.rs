@@ -254,6 +254,10 @@ fn a_successor_passes_the_token_on() {
     let Some(Action::ToVoters(TakeoverMessage::LeaseWanted(wanted))) = actions.first() else { panic!("{actions:?}") };
     assert_eq!(wanted.after, Some(Predecessor { node: name("d2"), lease }));
     assert_eq!(candidate.status(ms(1010)).reason, Reason::OrderedFrom(name("d2")));
+    let (round, _) = asked(&actions).unwrap();
+    hear(&mut candidate, "d2", &granted(round), 1011);
+    // Without a check for another machine with the address.
+    assert!(matches!(hear(&mut candidate, "a1", &granted(round), 1012)[..], [Action::Activate { .. }]));
 }
 
 #[test]
