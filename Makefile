@@ -53,9 +53,11 @@ SEEDS ?= 5000
 sim: deps
 	SIM_SEEDS=$(SEEDS) cargo test --release --locked --package watari-sim --test simulation -- --ignored --nocapture --exact many_seeds
 
-# Kills and stops nodes at random, 1,200 times, while clients count every byte. Prints the seed.
+# Kills and stops nodes at random, 1,200 times, while clients count every byte. Prints the seed. Then kills, stops and
+# cuts off the owner of a service address, 200 times, while a client looks for a second owner.
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
+	TAKEOVER_FAULTS=200 cargo test --locked --package watari --test takeover -- --nocapture --exact faults::many_faults
 
 # Runs the paper's scenario B at its full size and prints a table. Clients: OpenSSL, rustls, Go and JSSE. Every mode,
 # with 2 and 5 agents.

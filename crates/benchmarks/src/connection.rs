@@ -42,20 +42,25 @@ impl Opener {
 
     /// Connects to `service`, and does the handshake.
     pub(crate) fn open(&self, service: SocketAddr) -> Result<Connection, Failure> {
+        self.open_within(service, WAIT_MAX)
+    }
+
+    /// Like [`Opener::open`]. `limit` is the longest time for the connect, and for each later wait.
+    pub(crate) fn open_within(&self, service: SocketAddr, limit: Duration) -> Result<Connection, Failure> {
         let name = ServerName::try_from(Key::P256.host()).map_err(tls("naming a server"))?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name).map_err(tls("beginning a handshake"))?;
-        let secured = self.connect(service).and_then(|tcp| secure(StreamOwned::new(tls, tcp)));
+        let secured = self.connect(service, limit).and_then(|tcp| secure(StreamOwned::new(tls, tcp)));
         Ok(Connection { service, stream: secured.map_err(|error| wrong(service, &error))? })
     }
 
-    fn connect(&self, service: SocketAddr) -> io::Result<TcpStream> {
+    fn connect(&self, service: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         let turn = self.opened.fetch_add(1, Ordering::Relaxed) % self.sources.len();
         socket.bind(&SocketAddr::new(self.sources[turn], 0).into())?;
-        socket.connect(&service.into())?;
+        socket.connect_timeout(&service.into(), limit)?;
         let tcp = TcpStream::from(socket);
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(WAIT_MAX))?;
+        tcp.set_read_timeout(Some(limit))?;
         Ok(tcp)
     }
 }
@@ -192,7 +197,7 @@ const RESPONSE_LEN_MAX: usize = 4 * 1024;
 const PIECE_LEN_MAX: usize = 64 * 1024;
 /// Bytes of a piece of a download that is read slowly.
 const PIECE_LEN: usize = 16 * 1024;
-/// Timeout of a read. Only a defect reaches it.
+/// Timeout of a connect and of a read. Only a defect reaches it.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

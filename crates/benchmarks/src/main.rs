@@ -8,6 +8,7 @@
 //! moves   load --> one cluster, two sets of client addresses -- moved | stayed
 //! in_response  a download from one cluster, and orders to move -- followed | refused
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
+//! takeovers  the owner of a service address is killed -- Watari | keepalived with HAProxy
 //! bursts  thousands of connections that open and close --> memory -- kept | taken by the connections
 //! sessions  connections that resume -- an agent | nginx; sharing modes; lookups among more and more sessions
 //! watch  captures --> CPU, memory -- `watari watch` | tcptrace, tshark; a server under load -- watched | not
@@ -47,6 +48,7 @@ mod report;
 mod servers;
 mod sessions;
 mod site;
+mod takeovers;
 mod watch;
 
 use std::path::PathBuf;
@@ -95,6 +97,8 @@ enum Part {
     InResponse,
     /// Servers with many idle connections that are replaced
     Drains,
+    /// Service addresses whose owner is killed
+    Takeovers,
     /// Connections that come and leave again
     Bursts,
     /// Connections that resume, and sessions that nodes keep
@@ -193,6 +197,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Drains) {
         drains::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Takeovers) {
+        takeovers::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Bursts) {
         bursts::measure(&site, &scale, &mut report)?;

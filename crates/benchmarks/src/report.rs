@@ -207,7 +207,7 @@ impl Report {
 const HEAD: &str = "\
 # Benchmarks
 
-`make bench` writes this file up to the section Notes. It installs Debian's nginx and HAProxy if they are missing.
+`make bench` writes this file up to the section Notes. It installs Debian's nginx, HAProxy and keepalived if they are missing.
 
 * `scripts/bench --quick` only checks that everything runs.
 * `scripts/bench --only PART` measures one part and prints it.
@@ -277,6 +277,12 @@ Memory, bursts and drains:
 * An *upgrade in place* replaces a dispatcher by a new process of the same host (`watari ctl upgrade`), as `HAProxy` and
   nginx are replaced. Time counts from the order. An old process that has not ended after 10 s counts as 10 s.
   `HAProxy` serves no files here, and has idle connections in place of the downloads.
+
+Takeovers:
+
+* *owner killed*: SIGKILL for all processes of the machine that has the service address. A client tries again and again to
+  connect and to get the file of 1 KiB, with 50 ms for each attempt. Each machine is a network namespace.
+* *keepalived + `HAProxy`* has its defaults, among them an advert each second. `HAProxy` terminates TLS.
 
 Sessions:
 

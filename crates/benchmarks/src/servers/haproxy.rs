@@ -50,17 +50,22 @@ pub(crate) struct Haproxy {
 
 /// Serves the small file over HTTPS, from memory.
 pub(crate) fn haproxy_of_tls(site: &Site, clients: &Clients) -> Result<Haproxy, Failure> {
-    let (service, certificates) = (site.address()?, certificates(site)?);
-    let text = format!(
-        "global\n  maxconn 9000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
-         timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nfrontend site\n  \
-         bind {service} ssl{certificates}\n  http-request return status 200 content-type application/octet-stream file {}\n",
-        site.root().join(&SMALL.path[1..]).display()
-    );
-    let config = site.write("haproxy-tls.cfg", &text)?;
+    let service = site.address()?;
+    let config = site.write("haproxy-tls.cfg", &haproxy_config(site, &service.to_string())?)?;
     let log = site.path("haproxy-tls.log");
     let process = Process::start("haproxy-tls", "haproxy", &["-db", "-f", &config], log.clone())?;
     Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(clients)?, config, log })
+}
+
+/// The configuration of [`haproxy_of_tls`], with the address and options of its `bind`.
+pub(crate) fn haproxy_config(site: &Site, bind: &str) -> Result<String, Failure> {
+    let certificates = certificates(site)?;
+    Ok(format!(
+        "global\n  maxconn 9000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
+         timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nfrontend site\n  \
+         bind {bind} ssl{certificates}\n  http-request return status 200 content-type application/octet-stream file {}\n",
+        site.root().join(&SMALL.path[1..]).display()
+    ))
 }
 
 /// The certificates as options of `bind`.

@@ -318,7 +318,7 @@ impl Cluster<'_> {
 }
 
 /// The path of `watari`, which was built together with this program and is in the same directory.
-fn program() -> Result<String, Failure> {
+pub(crate) fn program() -> Result<String, Failure> {
     let beside = std::env::current_exe().map(|program| program.with_file_name("watari"));
     let program = beside.and_then(std::fs::canonicalize).map_err(doing("finding watari beside this program"))?;
     Ok(program.display().to_string())
