@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use watari_balance::{AgentLoad, BulkPolicy, Candidate, Change, HandshakePolicy, LoadKind, by_client_address};
 use watari_sys::tcp;
 use watari_values::NodeName;
@@ -25,6 +26,9 @@ use crate::scheduler::{Place, QueuePosition, Schedule, Scheduler};
 use crate::table::{Owned, Table};
 pub(crate) use settings::Settings;
 use settings::{Agent, Key};
+
+/// How often a client without an agent looks for one.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The configured agents. An agent is available from the time it sends a leg key until its link is lost, unless its
 /// checks fail, or it has left the configuration.
@@ -160,7 +164,7 @@ impl Agents {
     pub(crate) fn link_down(&self, agent: &NodeName) {
         self.keys().remove(agent);
         if let Some(known) = self.settings().agent(agent) {
-            known.link_down();
+            known.link_down(now());
         }
     }
 
@@ -190,14 +194,13 @@ impl Agents {
     /// Selects the agents for a client. If none has a free slot, the client waits in the queue, if there is one. The
     /// error is a metric label.
     pub(crate) async fn place(&self, client: IpAddr, metrics: &Metrics) -> Result<Assignment, &'static str> {
-        let why = match self.assign(client, &[], QueuePosition::New) {
-            Ok(assignment) => return Ok(assignment),
-            Err(why) => why,
-        };
         let settings = self.settings();
         let limits = &settings.config.limits;
         if limits.queue_max == 0 {
-            return Err(why.reason());
+            return self.assign_soon(client, &[], QueuePosition::New).await.map_err(Unassigned::reason);
+        }
+        if let Ok(assignment) = self.assign(client, &[], QueuePosition::New) {
+            return Ok(assignment);
         }
         let slot = self.scheduler.enter(limits.queue_max).ok_or("queue_full")?;
         let _waiting = InGauge::of(&metrics.queue_length, 1);
@@ -213,6 +216,26 @@ impl Agents {
         let assignment = tokio::time::timeout(limits.queue_timeout, waits).await;
         metrics.queue_wait.observe(since.elapsed().as_secs_f64());
         assignment.map_err(|_| "queue_timeout")
+    }
+
+    /// Like [`Agents::assign`]. If no agent is available, waits for one that has lost its link just now.
+    pub(crate) async fn assign_soon(
+        &self,
+        client: IpAddr,
+        failed: &[NodeName],
+        position: QueuePosition<'_>,
+    ) -> Result<Assignment, Unassigned> {
+        loop {
+            match self.assign(client, failed, position) {
+                Err(Unassigned::NoAgent) if self.may_one_return() => sleep(LOOK_INTERVAL).await,
+                assigned => return assigned,
+            }
+        }
+    }
+
+    fn may_one_return(&self) -> bool {
+        let now = now();
+        self.settings().agents().any(|(name, agent)| agent.may_return(now) && !self.drains.contains(name))
     }
 
     /// Selects the agents for a client, and takes a slot at each. Skips the agents in `failed`.
@@ -371,6 +394,11 @@ impl Agents {
         };
         settings.agents().map(status).collect()
     }
+}
+
+/// The time of the runtime.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 fn unknown() -> io::Error {

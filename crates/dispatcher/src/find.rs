@@ -23,14 +23,18 @@ pub(crate) struct Found {
 }
 
 /// Finds another agent for a connection of `client`, because the first agent, `gone`, was lost before it answered. The
-/// leg is a new one. If there is no other agent, `gone` is tried again: perhaps only its leg was lost.
+/// leg is a new one. If there is no other agent, `gone` is tried again: perhaps only its leg was lost, or a new process
+/// of it has taken over.
 pub(crate) async fn find_again(
     shared: &DispatcherShared,
     client: IpAddr,
     gone: NodeName,
 ) -> Result<Found, &'static str> {
-    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, QueuePosition::Again);
-    let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
+    let other = shared.agents.assign(client, &[gone], QueuePosition::Again);
+    let assignment = match other {
+        Ok(assignment) => assignment,
+        Err(_) => shared.agents.assign_soon(client, &[], QueuePosition::Again).await.map_err(|_| "no_leg")?,
+    };
     find_leg(shared, client, assignment, LegChoice::New).await
 }
 

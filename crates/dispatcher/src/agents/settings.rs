@@ -16,6 +16,10 @@ use crate::passthrough::Passthrough;
 /// take.
 const RETIRED_MIN: Duration = Duration::from_secs(30);
 
+/// How long after the loss of its link an agent may come back: a new process of it has taken over (`watari ctl
+/// upgrade`). Usually that takes some milliseconds.
+const RETURN_MAX: Duration = Duration::from_secs(2);
+
 /// A configuration and its agents. It is immutable; a reload replaces it.
 pub(crate) struct Settings {
     pub(crate) config: Config,
@@ -35,6 +39,8 @@ pub(crate) struct Agent {
 /// The data that the dispatcher has measured or received of an agent.
 struct Condition {
     key: Option<Held>,
+    /// When its link was lost.
+    lost: Option<Instant>,
     health: Health,
     /// The start of `slow_start`: when the agent last became available.
     appeared: Instant,
@@ -97,7 +103,7 @@ impl Settings {
 
 impl Agent {
     fn new(config: AgentConfig) -> Self {
-        let condition = Condition { key: None, health: Health::default(), appeared: Instant::now() };
+        let condition = Condition { key: None, lost: None, health: Health::default(), appeared: Instant::now() };
         Self { config, retired: None, condition: Arc::new(RwLock::new(condition)) }
     }
 
@@ -117,12 +123,21 @@ impl Agent {
             condition.health = Health::default();
         }
         condition.key = Some(Held { key, linked: true });
+        condition.lost = None;
     }
 
-    pub(super) fn link_down(&self) {
-        if let Some(held) = self.condition_mut().key.as_mut() {
+    pub(super) fn link_down(&self, now: Instant) {
+        let mut condition = self.condition_mut();
+        if let Some(held) = condition.key.as_mut() {
             held.linked = false;
+            condition.lost = Some(now);
         }
+    }
+
+    /// Whether a new process of the agent may take its place soon.
+    pub(super) fn may_return(&self, now: Instant) -> bool {
+        let condition = self.condition();
+        condition.health.is_healthy() && condition.lost.is_some_and(|lost| now.duration_since(lost) < RETURN_MAX)
     }
 
     pub(super) fn appears(&self, now: Instant) {

@@ -309,8 +309,36 @@ async fn without_a_queue_clients_are_refused_at_once() {
     let served = agents.place(client(1), &metrics).await.unwrap();
     assert_eq!(agents.place(client(2), &metrics).await.err(), Some("agents_full"));
     drop(served);
-    agents.link_down(&name("a1"));
+    agents.drains.begin(&name("a1"), AskedBy::Operator);
+    let since = tokio::time::Instant::now();
     assert_eq!(agents.place(client(2), &metrics).await.err(), Some("no_agent"));
+    assert_eq!(since.elapsed(), Duration::ZERO);
+}
+
+/// A new process of the agent may have taken over. Its link comes up within milliseconds.
+#[tokio::test(start_paused = true)]
+async fn clients_wait_for_an_agent_whose_link_was_lost_just_now() {
+    let agents = crowded();
+    let mut config = agents.settings().config.clone();
+    config.limits.queue_max = 0;
+    agents.reload(config);
+    let place = || {
+        let agents = agents.clone();
+        tokio::spawn(async move { agents.place(client(1), &Metrics::register(&mut Registry::default())).await.err() })
+    };
+    agents.link_down(&name("a1"));
+    let waiting = place();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished());
+    agents.set_key(&name("a1"), &key(true));
+    assert_eq!(waiting.await.unwrap(), None);
+    agents.link_down(&name("a1"));
+    let since = tokio::time::Instant::now();
+    assert_eq!(place().await.unwrap(), Some("no_agent"));
+    assert!(since.elapsed() >= Duration::from_secs(1), "not at once");
+    let since = tokio::time::Instant::now();
+    assert_eq!(place().await.unwrap(), Some("no_agent"));
+    assert_eq!(since.elapsed(), Duration::ZERO, "not again");
 }
 
 #[test]
