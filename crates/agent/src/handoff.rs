@@ -4,6 +4,7 @@ pub(crate) mod anchored_stream;
 pub(crate) mod anchors;
 pub(crate) mod ending;
 pub(crate) mod live;
+pub(crate) mod passing;
 pub(crate) mod registry;
 pub(crate) mod source;
 pub(crate) mod target;

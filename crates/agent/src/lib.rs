@@ -22,6 +22,7 @@
 //!
 //! ```text
 //!  lib           composition: the agent, its timers, dispatch of the mesh's messages
+//!  upgrade       passing everything to a successor of this process
 //!  accept        legs, their prefaces, the keys that authenticate these, the threads that serve
 //!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
 //!  handoff       source, target, announced ends, the registry of live connections, anchored streams
@@ -41,11 +42,14 @@ mod handoff;
 mod node;
 mod sessions;
 mod settings;
+mod upgrade;
 
 use std::io;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -54,8 +58,8 @@ use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
 use watari_proxy::Proxy;
-use watari_sys::{Threads, Unidentified};
-use watari_values::{AbortReason, ConnectionStatus, NodeName, Role};
+use watari_sys::{Acceptor, Threads, Unidentified};
+use watari_values::{AbortReason, ConnectionStatus, NodeName, Role, SecretBytes};
 use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, ShipInResponse};
 
 use crate::accept::leg_keys::LegKeys;
@@ -70,10 +74,12 @@ use crate::connection::serve::Serving;
 use crate::connection::stalls::{LOOKS_PER_TIMEOUT, Transfers};
 use crate::handoff::anchors::Anchors;
 use crate::handoff::ending::Endings;
+use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::Registry;
 use crate::handoff::source::{Departures, DispatcherMessage};
 use crate::handoff::target::{Arrivals, InResponse};
 use crate::node::metrics::Metrics;
+use crate::node::other_process::Addressed;
 use crate::node::peers::Peers;
 use crate::node::slots::Slots;
 use crate::sessions::service::SessionService;
@@ -82,6 +88,7 @@ use crate::settings::current::CurrentSettings;
 
 pub use watari_session_stores::{RedisCounters, WriterCounters};
 
+pub use crate::handoff::passing::{Passing, RestoreError, SOCKETS_MAX};
 pub use crate::node::metrics::HandshakeCounts;
 pub use crate::sessions::database::{DatabaseFile, DatabaseStatus};
 pub use crate::sessions::redis::{RedisServer, RedisStatus};
@@ -93,6 +100,7 @@ pub use crate::settings::current::Settings;
 pub use crate::settings::limits::Limits;
 pub use crate::settings::site::{NoProxy, Site};
 pub use crate::settings::tls::{Listener, Tls};
+pub use crate::upgrade::{CannotPass, PassingOn, Restored};
 
 pub struct Config {
     /// The name of this node.
@@ -111,6 +119,16 @@ const DRAIN_LOOK: Duration = Duration::from_millis(50);
 pub struct Agent {
     shared: Arc<AgentShared>,
     threads: Threads,
+    accepting: Arc<Accepting>,
+}
+
+/// Legs, and their listener.
+struct Accepting {
+    legs: Arc<Legs>,
+    /// A handle that stays open while no legs are accepted.
+    listener: TcpListener,
+    shutdown: CancellationToken,
+    loops: tokio::sync::Mutex<Option<(Acceptor, CancellationToken)>>,
 }
 
 /// The parts of the agent, as messages, timers and operators reach them. Only this file has it.
@@ -133,11 +151,15 @@ struct AgentShared {
     preparations: Arc<Preparations>,
     peers: Peers,
     reloaded: Notify,
+    to_successor: Arc<ToSuccessor>,
+    /// Messages of the predecessor of this process to nodes without a link yet.
+    unsent: Mutex<Vec<Addressed>>,
 }
 
 impl Agent {
-    /// Starts accepting legs on `legs` until `shutdown`. `threads` threads serve the connections. The tokio runtime of
-    /// the caller, which has one thread, is the first of them. Everything else runs there, too.
+    /// Starts all but accepting legs on `legs` ([`Agent::accept`]), until `shutdown`. `threads` threads serve the
+    /// connections. The tokio runtime of the caller, which has one thread, is the first of them. Everything else runs
+    /// there, too.
     pub fn start(
         config: Config,
         (threads, legs): (NonZeroUsize, TcpListener),
@@ -150,13 +172,77 @@ impl Agent {
         let shared = Arc::new(AgentShared::new(config, mesh, metrics)?);
         // The caller's thread is one of them.
         let threads = Threads::start("serve", threads.get() - 1, shutdown)?;
-        shared.legs().start(legs, ServingThreads::new(&threads), shutdown)?;
+        let accepting = Accepting {
+            legs: Arc::new(shared.legs(ServingThreads::new(&threads))),
+            listener: legs,
+            shutdown: shutdown.clone(),
+            loops: tokio::sync::Mutex::default(),
+        };
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
         tokio::spawn(async move { sessions.keep_keys(&until).await });
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
         tokio::spawn(async move { sessions.run_timer(&until).await });
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
-        Ok(Self { shared, threads })
+        Ok(Self { shared, threads, accepting: Arc::new(accepting) })
+    }
+
+    /// Starts accepting legs.
+    pub async fn accept(&self) -> io::Result<()> {
+        self.shared.sessions.begin()?;
+        self.accepting.begin().await
+    }
+
+    /// Stops accepting legs, until [`Agent::accept`]. Dispatchers wait meanwhile, because the listener stays.
+    pub async fn stop_accepting(&self) {
+        self.accepting.end().await;
+    }
+
+    /// Another handle of the listener for legs.
+    pub fn listener(&self) -> io::Result<TcpListener> {
+        self.accepting.listener.try_clone()
+    }
+
+    /// Whether a successor of this process could take over now.
+    pub fn can_pass(&self) -> Result<(), CannotPass> {
+        self.shared.can_pass()
+    }
+
+    /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
+    /// and so legs must still be accepted. The caller then stops that.
+    pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
+        self.shared.settle().await?;
+        Ok(PassingOn::begin(&self.shared, &self.accepting.legs))
+    }
+
+    /// This process has a predecessor, whose connections pass to it.
+    pub fn begin_to_take_over(&self) {
+        self.shared.peers.other_processes().begin_predecessor();
+    }
+
+    /// The predecessor of this process has ended.
+    pub fn end_taking_over(&self) {
+        self.shared.peers.other_processes().end_predecessor();
+    }
+
+    /// Whether a predecessor of this process still serves connections.
+    pub fn has_predecessor(&self) -> bool {
+        self.shared.peers.other_processes().has_predecessor()
+    }
+
+    /// A connection that the predecessor of this process passed on. It stands still until it is started.
+    pub fn restore(&self, state: &[u8], sockets: Vec<OwnedFd>) -> Result<Restored, RestoreError> {
+        self.shared.restore(&self.accepting.legs, state, sockets)
+    }
+
+    /// Takes over a state of [`PassingOn::states`].
+    pub fn take_state(&self, state: &[u8]) -> Result<(), RestoreError> {
+        self.shared.take_state(state)
+    }
+
+    /// Handles messages of the predecessor ([`PassingOn::messages`]), and returns those for it
+    /// ([`PassingOn::handle`]).
+    pub async fn exchange(&self, messages: &[u8]) -> Result<SecretBytes, RestoreError> {
+        self.shared.exchange(messages).await
     }
 
     /// Waits until a thread has ended without a shutdown. Its clients are cut off. Otherwise this never returns.
@@ -168,6 +254,7 @@ impl Agent {
     pub fn handle(&self, event: &Event) {
         match event {
             Event::Up { peer, roles, .. } => {
+                self.shared.send_unsent(peer);
                 if roles.contains(&Role::Dispatcher) {
                     self.shared.keys.link_up(peer);
                     self.shared.registry.announce_all(peer);
@@ -304,11 +391,17 @@ impl AgentShared {
             metrics,
             peers,
             reloaded: Notify::new(),
+            to_successor: Arc::default(),
+            unsent: Mutex::default(),
         })
     }
 
+    fn unsent(&self) -> MutexGuard<'_, Vec<Addressed>> {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The part that accepts legs and drives connections.
-    fn legs(&self) -> Legs {
+    fn legs(&self, threads: ServingThreads) -> Legs {
         let (peers, settings, metrics) = (self.peers.clone(), self.settings.clone(), self.metrics.clone());
         let http = Http { peers: peers.clone(), settings: settings.clone(), requests: self.requests.clone() };
         let handshakes = Handshakes::new(peers.clone(), settings.clone(), metrics.clone(), self.sessions.clone());
@@ -320,6 +413,7 @@ impl AgentShared {
             departures: self.departures.clone(),
             endings: self.endings.clone(),
             anchors: self.anchors.clone(),
+            to_successor: self.to_successor.clone(),
         };
         Legs {
             peers,
@@ -331,6 +425,8 @@ impl AgentShared {
             unidentified: self.unidentified.clone(),
             arrivals: self.arrivals.clone(),
             connections,
+            threads,
+            without_preface: AtomicUsize::default(),
         }
     }
 
@@ -344,6 +440,7 @@ impl AgentShared {
     }
 
     fn on_dispatcher_message(&self, from: &NodeName, message: &DispatcherToAgent) {
+        self.peers.other_processes().to_predecessor(from, &Message::DispatcherToAgent(message.clone()));
         match message {
             DispatcherToAgent::Freeze(freeze) => {
                 let event = SourceEvent::Freeze { epoch: freeze.epoch, rx_offset: freeze.rx_offset };
@@ -397,6 +494,22 @@ impl AgentShared {
             AgentToAgent::Session(message) => {
                 self.sessions.on_session_message(from, session_message_from_wire(message.clone()));
             }
+        }
+    }
+}
+
+impl Accepting {
+    async fn begin(&self) -> io::Result<()> {
+        let until = self.shutdown.child_token();
+        let acceptor = self.legs.accept(self.listener.try_clone()?, &until)?;
+        *self.loops.lock().await = Some((acceptor, until));
+        Ok(())
+    }
+
+    async fn end(&self) {
+        if let Some((acceptor, until)) = self.loops.lock().await.take() {
+            until.cancel();
+            acceptor.ended().await;
         }
     }
 }

@@ -9,6 +9,6 @@ pub(crate) mod redis;
 pub(crate) mod service;
 pub(crate) mod sharing;
 pub(crate) mod status;
-mod stored;
+pub(crate) mod stored;
 pub(crate) mod tickets;
 pub(crate) mod wire;

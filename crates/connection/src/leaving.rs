@@ -169,6 +169,11 @@ impl Leaving {
         !matches!(self.state, LeavingState::Staying)
     }
 
+    /// Whether an attempt has begun: the target prepares, or has prepared.
+    pub fn is_attempting(&self) -> bool {
+        matches!(self.state, LeavingState::Preparing(_) | LeavingState::Prepared(_) | LeavingState::Flushing { .. })
+    }
+
     /// The pace of the response in progress.
     pub fn pace(&self) -> Pace {
         match &self.state {

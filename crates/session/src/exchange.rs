@@ -118,6 +118,13 @@ impl Exchange {
         }
     }
 
+    /// Stores the sessions of another process of this node: those of [`Store::export`].
+    pub fn import(&mut self, sessions: impl IntoIterator<Item = (SessionKey, Session, bool, bool)>) {
+        for (key, session, is_own, is_spent) in sessions {
+            self.node.store.import(key, session, is_own, is_spent);
+        }
+    }
+
     /// Removes expired sessions.
     pub fn expire(&mut self, now: Now) {
         self.node.store.expire(now.unix_s);

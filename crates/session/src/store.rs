@@ -85,6 +85,21 @@ impl Store {
         is_granted
     }
 
+    /// All sessions, from the oldest: with their keys, whether they were established here, and whether the one use was
+    /// approved or denied.
+    pub fn export(&self) -> impl Iterator<Item = (&SessionKey, &Session, bool, bool)> {
+        let stored = self.by_age.values().filter_map(|key| Some((key, self.sessions.get(key)?)));
+        stored.map(|(key, kept)| (key, &kept.session, kept.is_own, kept.is_spent))
+    }
+
+    /// Stores a session of [`Store::export`].
+    pub fn import(&mut self, key: SessionKey, session: Session, is_own: bool, is_spent: bool) {
+        self.put(key, session, is_own);
+        if let Some(kept) = self.sessions.get_mut(&key) {
+            kept.is_spent = is_spent;
+        }
+    }
+
     /// Removes the session with this key. Returns whether it was stored.
     pub fn take(&mut self, key: &SessionKey) -> bool {
         let age = self.forget(key);
@@ -189,6 +204,22 @@ mod tests {
         assert!(!store.spend(&key(3), 100), "expired");
         assert!(!store.spend(&key(4), 99), "unknown");
         assert!(store.get(&key(1), 99).is_some(), "it can still be resumed");
+    }
+
+    #[test]
+    fn another_process_goes_on_with_the_sessions() {
+        let mut store = Store::new(1 << 20);
+        store.put(key(1), session(9, 100), true);
+        store.put(key(2), session(9, 100), false);
+        store.put(key(3), session(9, 100), true);
+        assert!(store.spend(&key(3), 99));
+        let mut other = Store::new(1 << 20);
+        for (key, session, is_own, is_spent) in store.export() {
+            other.import(*key, session.clone(), is_own, is_spent);
+        }
+        assert_eq!((other.len(), other.bytes()), (3, store.bytes()));
+        assert!(other.export().map(|(key, ..)| *key).eq([key(1), key(2), key(3)]), "the oldest first");
+        assert!(other.spend(&key(1), 99) && !other.spend(&key(2), 99) && !other.spend(&key(3), 99));
     }
 
     /// A simple model of a store.

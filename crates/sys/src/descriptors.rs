@@ -94,6 +94,11 @@ impl DescriptorStream {
         Ok(Some((frame, std::mem::take(&mut self.descriptors))))
     }
 
+    /// Ends both directions at once. The other process can send nothing more. What it has sent can still be received.
+    pub fn shut_down(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both)?)
+    }
+
     async fn write(&self, parts: &[&[u8]; 2], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let send = || {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -110,10 +110,20 @@ pub(crate) enum Answer {
     Origins(Vec<Pool>),
     Addresses(Vec<AddressEntry>),
     Reloaded(Reloaded),
+    Upgraded(Upgraded),
     /// The node has followed the order, or has begun to.
     Done,
     /// The reason for a missing answer or a refused order, as one sentence.
     Error(String),
+}
+
+/// The connections in an upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Upgraded {
+    /// Those that the new process has.
+    pub(crate) passed: usize,
+    /// Those that the previous process still has. Some pass later.
+    pub(crate) left: usize,
 }
 
 /// The changes that a reload made.

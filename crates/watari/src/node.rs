@@ -177,8 +177,8 @@ impl Node {
         }
         let candidates = Start::candidates(&config).await?;
         let (mut before, mut passed) = (before, None);
-        if let (Some(before), Some(dispatcher)) = (&mut before, &running.dispatcher) {
-            passed = before.take_over(dispatcher, listeners.has_admin).await?;
+        if let Some(before) = &mut before {
+            passed = before.take_over(&running, listeners.has_admin).await?;
             // The process that the service manager has started ends soon.
             process::notify(&format!("MAINPID={}", std::process::id()));
         }
@@ -218,6 +218,9 @@ impl Node {
             links.begin();
         }
         listeners.admin.own();
+        if let Some(agent) = &running.agent {
+            agent.accept().await.map_err(starting("accepting legs"))?;
+        }
         if let Some((dispatcher, wanted)) = accepting {
             if before.is_some() {
                 // Clients wait in the backlog meanwhile.
@@ -227,7 +230,7 @@ impl Node {
         }
         let admin = tokio::spawn(listeners.admin.serve(answer, unlink));
         if let Some(before) = before {
-            before.serves().await;
+            before.serves(&running).await;
         }
         Ok(Self { mesh, admin, running, addresses, reloader, predecessor, shutdown })
     }
@@ -236,12 +239,26 @@ impl Node {
     /// most, or until a signal.
     async fn end_after_upgrade(self, end: &mut EndSignals) {
         let limit = self.reloader.drain_timeout().await;
-        if let Some(dispatcher) = &self.running.dispatcher {
-            tokio::select! {
-                () = drain::until_clients_have_gone(dispatcher) => {}
-                () = sleep(limit) => tracing::warn!(left = dispatcher.clients(), "the remaining connections end"),
-                _ = end.next() => {}
+        let Roles { dispatcher, agent } = &self.running;
+        let clients_gone = async {
+            if let Some(dispatcher) = dispatcher {
+                drain::until_clients_have_gone(dispatcher).await;
             }
+        };
+        let connections_gone = async {
+            if let Some(agent) = agent {
+                self.predecessor.pass_the_rest(agent).await;
+                drain::until_connections_have_gone(agent).await;
+            }
+        };
+        tokio::select! {
+            _ = async { tokio::join!(clients_gone, connections_gone) } => {}
+            () = sleep(limit) => {
+                let (clients, connections) =
+                    (dispatcher.as_ref().map(Dispatcher::clients), agent.as_ref().map(Agent::occupied));
+                tracing::warn!(clients, connections, "the remaining connections end");
+            }
+            _ = end.next() => {}
         }
         self.stop().await;
     }

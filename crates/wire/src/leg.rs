@@ -21,7 +21,7 @@ mod verify;
 
 pub use preface::{Kind, PREFACE_LEN_MAX, Preface};
 pub use sign::LegSigner;
-pub use verify::{Accepted, LegVerifier, Malformed, PrefaceError};
+pub use verify::{Accepted, ExportedLegKey, LegVerifier, Malformed, PrefaceError};
 
 /// The byte that an agent writes on a leg after the leg's connection has moved away or ended. The agent has read all
 /// bytes of that connection, and reads a preface next. The byte belongs to no connection. After it, the dispatcher may

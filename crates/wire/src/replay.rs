@@ -46,6 +46,17 @@ impl ReplayWindow {
         Ok(())
     }
 
+    /// The highest nonce, and the blocks.
+    pub(crate) fn export(&self) -> (u64, Vec<u64>) {
+        (self.highest, self.used.to_vec())
+    }
+
+    /// The window of [`ReplayWindow::export`]. `None`: it has another size.
+    pub(crate) fn import(highest: u64, used: Vec<u64>) -> Option<Self> {
+        let used = used.into_boxed_slice().try_into().ok()?;
+        Some(Self { highest, used })
+    }
+
     fn slide_to(&mut self, nonce: u64) {
         let from = self.highest / BLOCK_BITS;
         let fresh = (nonce / BLOCK_BITS - from).min(BLOCKS);

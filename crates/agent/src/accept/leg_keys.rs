@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use watari_values::{NodeName, SecretBytes};
-use watari_wire::leg::{Accepted, LegVerifier, PrefaceError};
+use watari_wire::leg::{Accepted, ExportedLegKey, LegVerifier, PrefaceError};
 use watari_wire::{AgentToDispatcher, LegKey};
 
 use crate::node::peers::Peers;
@@ -59,6 +59,22 @@ impl LegKeys {
 
     pub(crate) fn verify(&self, received: &[u8]) -> Result<Option<Accepted>, PrefaceError> {
         self.with_state(|state| state.verifier.verify(received))
+    }
+
+    /// Gives the keys to a successor of this process. This process accepts no more prefaces.
+    pub(crate) fn give_up(&self) -> (u32, Vec<ExportedLegKey>) {
+        let keys = self.with_state(|state| {
+            let keys = state.verifier.export();
+            state.verifier = LegVerifier::new(self.peers.name().clone());
+            keys
+        });
+        (self.next_id.load(Ordering::Relaxed), keys)
+    }
+
+    /// Takes the keys of the predecessor, or those that it has taken back. Prefaces under them may still come.
+    pub(crate) fn take_over(&self, next_id: u32, keys: Vec<ExportedLegKey>) -> bool {
+        self.next_id.fetch_max(next_id, Ordering::Relaxed);
+        self.with_state(|state| keys.into_iter().all(|key| state.verifier.import(key)))
     }
 
     fn hand_out(&self, dispatcher: &NodeName) {

@@ -4,18 +4,20 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
-use watari_sys::{CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp};
+use watari_sys::{Acceptor, CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp};
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use super::leg_keys::LegKeys;
 use super::serving_threads::ServingThreads;
 use crate::connection::driver::Connections;
 use crate::connection::preparations::Continuation;
+use crate::handoff::passing::Passed;
 use crate::handoff::target::{Activated, Arrivals};
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
@@ -36,27 +38,50 @@ pub(crate) struct Legs {
     pub(crate) unidentified: Arc<Unidentified>,
     pub(crate) arrivals: Arc<Arrivals<Box<Continuation>>>,
     pub(crate) connections: Connections,
+    /// Legs of the predecessor of this process are assigned to the same threads.
+    pub(crate) threads: ServingThreads,
+    /// Legs that were accepted here and have no preface yet.
+    pub(crate) without_preface: AtomicUsize,
 }
 
 impl Legs {
-    /// Starts accepting legs until `shutdown`. Requires a tokio runtime. `threads` serve the connections.
-    pub(crate) fn start(
-        self,
+    /// Starts accepting legs until `shutdown`. Requires a tokio runtime.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
         listener: std::net::TcpListener,
-        threads: ServingThreads,
         shutdown: &CancellationToken,
-    ) -> io::Result<()> {
+    ) -> io::Result<Acceptor> {
         // No user timeout: a dispatcher stops reading while its client does, and that must not end the leg.
         tcp::prepare_listener(&listener, None)?;
-        let legs = Arc::new(self);
-        accept_until(shutdown, listener, "a leg", move |leg, from| legs.admit(&threads, leg, from)).map(drop)
+        let legs = self.clone();
+        accept_until(shutdown, listener, "a leg", move |leg, from| legs.admit(leg, from))
     }
 
-    fn admit(self: &Arc<Self>, threads: &ServingThreads, leg: TcpStream, from: SocketAddr) {
+    /// Goes on with a connection of the predecessor of this process, and then with its leg.
+    pub(crate) fn go_on(
+        self: &Arc<Self>,
+        leg: std::net::TcpStream,
+        passed: Box<Passed>,
+        response: Option<Box<Continuation>>,
+    ) {
+        let (legs, slot) = (self.clone(), self.slots.take_beyond());
+        self.threads.assign(leg, move |leg| async move {
+            let free = legs.connections.run_moved(passed.on(leg), response).await;
+            drop(slot);
+            legs.attend_free(free).await;
+        });
+    }
+
+    /// The number of legs that were accepted and have no preface yet.
+    pub(crate) fn without_preface(&self) -> usize {
+        self.without_preface.load(Ordering::Relaxed)
+    }
+
+    fn admit(self: &Arc<Self>, leg: TcpStream, from: SocketAddr) {
         let place = self.unidentified.enter(from.ip(), self.peers.is_address_of_member(from.ip()));
         let legs = self.clone();
         match leg.into_std() {
-            Ok(leg) => threads.assign(leg, move |leg| async move { legs.attend(leg, place).await }),
+            Ok(leg) => self.threads.assign(leg, move |leg| async move { legs.attend(leg, place).await }),
             Err(error) => tracing::warn!(%error, "cannot accept a leg"),
         }
     }
@@ -64,7 +89,11 @@ impl Legs {
     /// Takes connections from a leg, one after the other, for as long as it becomes free again.
     async fn attend(&self, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
         let waiting = Waiting::Unidentified(place.0, place.1);
-        let mut free = self.take(leg, Vec::with_capacity(PREFACE_LEN_MAX), waiting).await;
+        let free = self.take(leg, Vec::with_capacity(PREFACE_LEN_MAX), waiting).await;
+        self.attend_free(free).await;
+    }
+
+    async fn attend_free(&self, mut free: Option<TcpStream>) {
         while let Some(leg) = free {
             let Some((leg, received, idle)) = self.wait_idle(leg).await else { return };
             free = self.take(leg, received, Waiting::Idle(idle)).await;
@@ -74,6 +103,10 @@ impl Legs {
     /// Waits on an idle leg for the next connection, and returns the first bytes of its preface. Otherwise closes the
     /// leg, by FIN: it carries no stream that a FIN could make look complete.
     async fn wait_idle(&self, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Slot)> {
+        if self.connections.to_successor.is_set() {
+            // New connections are the successor's.
+            return None;
+        }
         let idle = self.idle.take()?;
         let _counted = Counted::one_more(&self.metrics.legs_idle);
         // The dispatcher has read everything written before, so the send buffer has room.
@@ -122,6 +155,7 @@ impl Legs {
 
     /// Reads the preface. `received` has the bytes that have already arrived.
     async fn open(&self, leg: &mut TcpStream, mut received: Vec<u8>, mut waiting: Waiting) -> Result<Opened, Refusal> {
+        let _counted = WithoutPreface::count(&self.without_preface);
         let read = async {
             loop {
                 if let Some(accepted) = self.keys.verify(&received)? {
@@ -184,6 +218,22 @@ impl Waiting {
             Self::Unidentified(place, _) => place.identified(),
             Self::Idle(place) => drop(place),
         }
+    }
+}
+
+/// Counts a leg until its preface is complete.
+struct WithoutPreface<'a>(&'a AtomicUsize);
+
+impl<'a> WithoutPreface<'a> {
+    fn count(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WithoutPreface<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Makes an HTTP/1 connection leave: follows its orders, and asks targets whether they can continue it, within a time
 //! limit. [`Leaving`] decides.
+//!
+//! A connection passes to a successor of this process in the same way. Its target is then this node itself, and
+//! messages to this node go to the successor (`node::other_process`).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +15,7 @@ use watari_wire::{ETAG_LEN_MAX, Leave, REQUEST_LEN_MAX};
 
 use super::preparations;
 use crate::handoff::live::About;
+use crate::handoff::passing::Undecided;
 use crate::handoff::registry::Order;
 use crate::node::peers::Peers;
 
@@ -20,12 +24,27 @@ pub(super) struct Departing {
     leaving: Leaving,
     /// The time limit of the last step, until the connection leaves or the limit is reached.
     limit: Option<Pin<Box<Sleep>>>,
+    /// Whether the target is a successor of this process.
+    is_passing: bool,
+    /// Until it is decided whether the connection passes now.
+    undecided: Option<Undecided>,
 }
 
 impl Departing {
-    /// Follows an order. Returns it if it is to leave or to stay.
-    pub(super) fn follow(&mut self, order: Order) -> Option<Leave> {
+    /// Follows an order. Returns it if it is to leave or to stay. `own`: this node.
+    pub(super) fn follow(&mut self, order: Order, own: &NodeName) -> Option<Leave> {
         match order {
+            Order::PassOn(undecided) => {
+                // Another agent that has prepared a response drops it after a while.
+                (self.leaving, self.limit) = (Leaving::default(), None);
+                self.leaving.on_leave(Some(own.clone()));
+                self.is_passing = true;
+                self.undecided = Some(undecided);
+                None
+            }
+            Order::End(_) => None,
+            // The dispatcher asks again, and then asks the successor.
+            Order::Leave(leave) if self.is_passing => Some(leave),
             Order::Leave(leave) => {
                 self.leaving.on_leave(leave.target.clone());
                 Some(leave)
@@ -39,6 +58,11 @@ impl Departing {
 
     pub(super) fn is_wanted(&self) -> bool {
         self.leaving.is_wanted()
+    }
+
+    /// Held until the connection has passed.
+    pub(super) fn take_undecided(&mut self) -> Option<Undecided> {
+        self.undecided.take()
     }
 
     /// The pace of the response in progress.
@@ -68,9 +92,20 @@ impl Departing {
         peers: &Peers,
         about: &About,
     ) -> Departs {
-        let situation = Situation { departure: shippable(situation.departure), ..situation };
+        let departure = match shippable(situation.departure) {
+            // The source of its bytes stays in this process.
+            Departure::Events if self.is_passing => Departure::Response,
+            departure => departure,
+        };
+        let situation = Situation { departure, ..situation };
         match self.leaving.next(situation) {
-            Step::Serve => return Departs::Later,
+            Step::Serve => {
+                if !self.leaving.is_attempting() {
+                    self.undecided = None;
+                }
+                return Departs::Later;
+            }
+            Step::Report if self.is_passing => {}
             Step::Report => about.report_stay(peers, stays),
             Step::Park(target, how) => return Departs::Now(target, how),
             Step::Prepare { target, number, rest, timeout } => {
@@ -80,7 +115,9 @@ impl Departing {
                 } else {
                     // Like a refusal: another target may be asked at once.
                     self.leaving.on_prepared(&target, number, true);
-                    about.report_stay(peers, StayReason::NoLink);
+                    if !self.is_passing {
+                        about.report_stay(peers, StayReason::NoLink);
+                    }
                 }
             }
             Step::Wait { timeout } => self.limit = Some(Box::pin(sleep(timeout))),
@@ -136,7 +173,7 @@ mod tests {
         };
         for (target, asked) in [("b", "d"), ("c", "c")] {
             let leave = Leave { connection: ID, target: Some(name(target)), or_end: false };
-            departing.follow(Order::Leave(leave));
+            departing.follow(Order::Leave(leave), &name("a"));
             assert!(matches!(next(&mut departing), Departs::Again));
             assert!(matches!(next(&mut departing), Departs::Later));
             let to: Vec<_> = links.take().into_iter().map(|(to, _)| to).collect();

@@ -9,7 +9,7 @@
 //!   |   |     `-- done, no bulk agent --+---------------->|   | aborted
 //!   |   |                               |          parked |   |
 //!   |   |  done, a bulk agent           |                 v   |
-//!   |   `-------------------------------+------------->  Fenced ----> left: committed, or lost
+//!   |   `-------------------------------+------------->  Fenced ----> left: committed, lost, or in a successor
 //!   |                                   |
 //!   `------------------- failed --------+----------------------------> Ended
 //! ```
@@ -20,7 +20,7 @@
 //! | early data | `early_data`, below `http1` or `http2` | serving, failed |
 //! | serving | `serve`, `http1`, `http2` | parked, ended, reset |
 //! | parked | | fenced at once: the connection is between two requests, or its target has prepared its response |
-//! | fenced | `handoff::source` | stays (serving again), left with or without its leg |
+//! | fenced | `handoff::source`, or `handoff::passing` to a successor of this process | stays (serving again), left with or without its leg |
 //! | ended | `handoff::ending` | the leg is free for another connection, or closed |
 
 use std::sync::Arc;
@@ -38,6 +38,7 @@ use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::anchors::Anchors;
 use crate::handoff::ending::Endings;
 use crate::handoff::live::Live;
+use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::{Orders, Registry};
 use crate::handoff::source::{Departures, Outcome};
 use crate::node::peers::Peers;
@@ -51,6 +52,7 @@ pub(crate) struct Connections {
     pub(crate) departures: Arc<Departures>,
     pub(crate) endings: Arc<Endings>,
     pub(crate) anchors: Arc<Anchors>,
+    pub(crate) to_successor: Arc<ToSuccessor>,
 }
 
 /// A connection after its handshake, or after its early data was accepted.
@@ -79,7 +81,9 @@ impl Connections {
                 live.about.announce(&self.peers);
                 let (_entry, mut orders) = self.registry.enter(&live.about, true);
                 let state = match bulk {
-                    Some(target) => ConnectionState::Parked(Box::new(Parked { live, target, within: None })),
+                    Some(target) => {
+                        ConnectionState::Parked(Box::new(Parked { live, target, within: None, undecided: None }))
+                    }
                     None => ConnectionState::Serving(HttpStart::Live(live)),
                 };
                 self.run(state, &mut orders).await
@@ -99,8 +103,8 @@ impl Connections {
         }
     }
 
-    /// Drives a connection that was moved here, within `response` if there is one. Returns the leg if it is free
-    /// afterwards.
+    /// Drives a connection that was moved here or came from the predecessor of this process, within `response` if
+    /// there is one. Returns the leg if it is free afterwards.
     pub(crate) async fn run_moved(&self, live: Box<Live>, response: Option<Box<Continuation>>) -> Option<TcpStream> {
         let (_entry, mut orders) = self.registry.enter(&live.about, true);
         let start = match response {
@@ -137,9 +141,26 @@ impl Connections {
     /// Gives the connection away. If it stays, returns it in the state that it was in. Otherwise returns its leg, if that
     /// is free.
     async fn depart(&self, parked: Parked) -> Result<HttpStart, Option<TcpStream>> {
-        let Parked { live, target, within } = parked;
+        let Parked { live, target, within, undecided } = parked;
         let (shipped, begun) = within.as_ref().map(|(open, how)| open.ship(*how, &self.anchors)).unzip();
         let begun: Option<AnchoredStream> = begun.flatten();
+        if target == *self.peers.name() {
+            return match (self.to_successor.pass_on(live, shipped, undecided).await, within) {
+                (None, within) => {
+                    if let Some((open, _)) = within {
+                        open.departs(None);
+                    }
+                    Err(None)
+                }
+                (Some(live), within) => {
+                    self.registry.may_pass_again(live.about.id);
+                    Ok(match within {
+                        None => HttpStart::Live(live),
+                        Some((open, _)) => HttpStart::InResponse(live, open),
+                    })
+                }
+            };
+        }
         let (leg, within) = match (self.departures.depart(live, target, shipped).await, within) {
             (Outcome::Stays(live), None) => return Ok(HttpStart::Live(live)),
             (Outcome::Stays(live), Some((open, _))) => {

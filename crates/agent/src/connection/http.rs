@@ -13,6 +13,7 @@ use super::early_data::opening::{EarlyConnection, Unfinished};
 use super::requests::Requests;
 use super::site_service::OpenResponse;
 use crate::handoff::live::{About, Live};
+use crate::handoff::passing::Undecided;
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 
@@ -55,6 +56,8 @@ pub(crate) struct Parked {
     pub(super) target: NodeName,
     /// The response in progress, and how it continues at the target. `None`: the connection is between two requests.
     pub(super) within: Option<(Box<OpenResponse>, InResponse)>,
+    /// Held until it has passed, if the target is a successor of this process.
+    pub(super) undecided: Option<Undecided>,
 }
 
 impl HttpStart {

@@ -22,7 +22,7 @@ use super::stalls::Stalled;
 use super::tunnel::{Tunnel, TunnelStop};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::{About, Live};
-use crate::handoff::registry::Orders;
+use crate::handoff::registry::{Ending, Order, Orders};
 use crate::node::peers::Peers;
 
 /// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
@@ -130,7 +130,8 @@ async fn serve_tunnel(
         TunnelStop::Parks(target, how) => {
             let live = Box::new(Live { about, parts: stream.into_parts() });
             let open = OpenResponse { service, http, unwritten: Vec::new(), rest: OpenRest::Tunnel(tunnel) };
-            HttpEnd::Parked(Box::new(Parked { live, target, within: Some((Box::new(open), how)) }))
+            let within = Some((Box::new(open), how));
+            HttpEnd::Parked(Box::new(Parked { live, target, within, undecided: None }))
         }
     }
 }
@@ -170,7 +171,10 @@ impl Driver {
             return Poll::Ready(Stop::Unopened);
         }
         while let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
-            let leave = self.departing.follow(*order);
+            if matches!(*order, Order::End(Ending::All)) {
+                self.connection.close();
+            }
+            let leave = self.departing.follow(*order, http.peers.name());
             if leave.is_some_and(|leave| leave.target.is_none() && leave.or_end) {
                 self.connection.close();
             }
@@ -238,11 +242,13 @@ impl Driver {
         self.into_stream().await.map_or_else(|end| end, |(stream, _)| HttpEnd::Ended(stream, result))
     }
 
-    async fn park(self, about: About, target: NodeName, how: Option<InResponse>) -> HttpEnd {
+    async fn park(mut self, about: About, target: NodeName, how: Option<InResponse>) -> HttpEnd {
+        let undecided = self.departing.take_undecided();
         match self.into_stream().await {
             Ok((stream, open)) => {
                 let live = Box::new(Live { about, parts: stream.into_parts() });
-                HttpEnd::Parked(Box::new(Parked { live, target, within: how.map(|how| (Box::new(open), how)) }))
+                let within = how.map(|how| (Box::new(open), how));
+                HttpEnd::Parked(Box::new(Parked { live, target, within, undecided }))
             }
             Err(end) => end,
         }

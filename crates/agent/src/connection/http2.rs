@@ -28,6 +28,7 @@ use super::stream_tasks::StreamTasks;
 use super::streams::Streams;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::{Order, Orders};
+use crate::node::peers::Peers;
 
 /// Requests in progress at a time on one connection.
 const STREAMS_MAX: u32 = 64;
@@ -180,11 +181,8 @@ async fn drive(
                     }
                 }
                 Event::Order(order) => {
-                    if let Order::Leave(leave) = *order {
-                        about.report_stay(&http.peers, StayReason::Http2);
-                        if leave.or_end {
-                            connection.as_mut().graceful_shutdown();
-                        }
+                    if is_to_end(&order, &http.peers, about) {
+                        connection.as_mut().graceful_shutdown();
                     }
                 }
             }
@@ -195,5 +193,17 @@ async fn drive(
     match owner.take_back().await {
         Ok(stream) => HttpEnd::Ended(stream, result),
         Err(unfinished) => HttpEnd::Unfinished(unfinished),
+    }
+}
+
+/// Whether the connection ends after its streams. It does not leave otherwise.
+fn is_to_end(order: &Order, peers: &Peers, about: &About) -> bool {
+    match order {
+        Order::Leave(leave) => {
+            about.report_stay(peers, StayReason::Http2);
+            leave.or_end
+        }
+        Order::End(_) => true,
+        Order::PassOn(_) | Order::Prepared(..) => false,
     }
 }

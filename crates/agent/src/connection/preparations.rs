@@ -9,6 +9,7 @@
 //! A preparation holds a request slot, and an open file or an exchange with an origin, for [`LIFETIME`] at most.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(crate) struct Preparations {
     metrics: Arc<Metrics>,
     requests: Arc<Requests>,
     anchors: Arc<Anchors>,
+    /// Whether this node prepares nothing for other agents, because a successor of this process takes over.
+    is_paused: AtomicBool,
     entries: Mutex<HashMap<ConnectionId, Entry>>,
 }
 
@@ -106,14 +109,28 @@ impl Preparations {
         requests: Arc<Requests>,
         anchors: Arc<Anchors>,
     ) -> Self {
-        Self { peers, settings, metrics, requests, anchors, entries: Mutex::default() }
+        Self {
+            peers,
+            settings,
+            metrics,
+            requests,
+            anchors,
+            is_paused: AtomicBool::new(false),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Refuses all questions of other agents from now on, or answers them again.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// Handles a question of another agent. Requires a tokio runtime.
     pub(crate) fn on_prepare(self: &Arc<Self>, from: &NodeName, prepare: &Prepare) {
         let Prepare { connection, number, rest, .. } = prepare;
         let client = Client::new(prepare.client, prepare.server, prepare.client_certificate.as_deref());
-        if !self.enter(from, *connection, *number, Arc::new(client)) {
+        let is_refused = self.is_paused.load(Ordering::Relaxed) && from != self.peers.name();
+        if is_refused || !self.enter(from, *connection, *number, Arc::new(client)) {
             return self.answer(from, *connection, *number, Some(PrepareRefusal::Full));
         }
         let part = match rest {

@@ -24,7 +24,7 @@ use super::departing::{Departing, Departs};
 use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;
-use crate::handoff::registry::Orders;
+use crate::handoff::registry::{Order, Orders};
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
@@ -107,11 +107,15 @@ impl Tunnel {
         loop {
             tokio::select! {
                 result = self.join(stream) => return TunnelStop::Ended(result),
-                Some(order) = orders.recv() => if let Some(leave) = departing.follow(*order) {
-                    asked += 1;
-                    if leave.target.is_none() {
-                        about.report_stay(peers, StayReason::Tunnel);
-                    }
+                Some(order) = orders.recv() => match *order {
+                    // Its connection to the origin stays in this process, and so does the tunnel.
+                    Order::PassOn(_) => {}
+                    order => if let Some(leave) = departing.follow(order, peers.name()) {
+                        asked += 1;
+                        if leave.target.is_none() {
+                            about.report_stay(peers, StayReason::Tunnel);
+                        }
+                    },
                 },
                 () = poll_fn(|cx| departing.poll_timeout(cx)) => {}
             }

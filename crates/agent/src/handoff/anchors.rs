@@ -75,6 +75,11 @@ impl Anchors {
         self.ends().keys().filter(|(end, _)| *end == AnchoredEnd::Anchor).count()
     }
 
+    /// The number of ends at this agent.
+    pub(crate) fn ends_len(&self) -> usize {
+        self.ends().len()
+    }
+
     pub(crate) fn on_message(&self, from: &NodeName, message: &AnchoredMessage) {
         let AnchoredMessage { id, to, content } = message;
         let end = self.ends().get(&(*to, *id)).cloned();

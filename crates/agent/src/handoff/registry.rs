@@ -1,6 +1,6 @@
 //! The registry of the connections that this node owns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -8,6 +8,7 @@ use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName};
 use watari_wire::{Leave, Prepared};
 
 use super::live::About;
+use super::passing::Undecided;
 use crate::node::peers::Peers;
 
 /// The connections that this node owns, including those that are being given away.
@@ -22,15 +23,31 @@ struct Known {
     is_established: bool,
     /// Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
     orders: mpsc::Sender<Box<Order>>,
+    /// Whether it was asked to pass to a successor of this process.
+    is_passing: bool,
+    /// What it was asked last when the process was about to end.
+    ending: Option<Ending>,
 }
 
-/// A message of another node about a connection that this node owns.
+/// Which connections end when their requests have ended, because the process ends soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Those that can never pass to a successor.
+    Others,
+    All,
+}
+
+/// What a connection that this node owns is asked, mostly by other nodes.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// The dispatcher asks the connection to leave.
     Leave(Leave),
     /// An agent has answered whether it can continue the response in progress.
     Prepared(NodeName, Prepared),
+    /// The connection passes to a successor of this process as soon as it can.
+    PassOn(Undecided),
+    /// This process ends soon.
+    End(Ending),
 }
 
 /// The orders for one connection.
@@ -54,7 +71,8 @@ impl Registry {
     /// Adds a connection.
     pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, Orders) {
         let (orders, receiver) = mpsc::channel(ORDERS_LEN);
-        self.entries().insert(about.id, Known { about: about.clone(), is_established, orders });
+        self.entries()
+            .insert(about.id, Known { about: about.clone(), is_established, orders, is_passing: false, ending: None });
         (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
     }
 
@@ -92,6 +110,47 @@ impl Registry {
         for known in self.entries().values().filter(|known| known.is_of(dispatcher)) {
             known.about.announce(&self.peers);
         }
+    }
+
+    /// The connections that were not asked to pass to a successor.
+    pub(crate) fn not_passing(&self) -> Vec<ConnectionId> {
+        let entries = self.entries();
+        let left = entries.iter().filter(|(_, known)| known.is_established && !known.is_passing);
+        left.map(|(id, _)| *id).collect()
+    }
+
+    /// Asks these connections to pass to a successor of this process. One whose inbox is full can be asked again.
+    pub(crate) fn pass_on(&self, ids: &[ConnectionId], undecided: &Undecided) {
+        let mut entries = self.entries();
+        for id in ids {
+            let Some(known) = entries.get_mut(id) else { continue };
+            known.is_passing = known.orders.try_send(Box::new(Order::PassOn(undecided.clone()))).is_ok();
+        }
+    }
+
+    /// Asks connections to end when their requests have ended, each once.
+    pub(crate) fn end(&self, ending: Ending) {
+        for known in self.entries().values_mut().filter(|known| known.ending != Some(ending)) {
+            let is_asked = known.orders.try_send(Box::new(Order::End(ending))).is_ok();
+            known.ending = is_asked.then_some(ending);
+        }
+    }
+
+    /// A connection has not passed, and can be asked again.
+    pub(crate) fn may_pass_again(&self, id: ConnectionId) {
+        if let Some(known) = self.entries().get_mut(&id) {
+            known.is_passing = false;
+        }
+    }
+
+    /// The upgrade has failed. Connections can be asked again.
+    pub(crate) fn stay(&self) {
+        self.entries().values_mut().for_each(|known| known.is_passing = false);
+    }
+
+    /// The dispatchers of the connections.
+    pub(crate) fn dispatchers(&self) -> BTreeSet<NodeName> {
+        self.entries().values().map(|known| known.about.dispatcher.clone()).collect()
     }
 
     /// The number of connections of `dispatcher`.

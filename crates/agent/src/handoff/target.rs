@@ -2,6 +2,7 @@
 //! [`watari_handoff::Target`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
@@ -28,6 +29,8 @@ pub(crate) struct Arrivals<R> {
     registry: Arc<Registry>,
     /// A slot for each connection.
     slots: Arc<Slots>,
+    /// Whether this node holds no more connections, because a successor of this process takes over.
+    is_paused: AtomicBool,
     held: Mutex<Held<R>>,
 }
 
@@ -85,7 +88,21 @@ impl<R> Arrivals<R> {
         slots: Arc<Slots>,
     ) -> Self {
         let held = Mutex::new(Held { arrivals: HashMap::new(), bytes: 0 });
-        Self { reports: Reports { peers, metrics }, settings, registry, slots, held }
+        Self { reports: Reports { peers, metrics }, settings, registry, slots, is_paused: AtomicBool::new(false), held }
+    }
+
+    /// Refuses all connections that are shipped from now on, or takes them again.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// The number of connections that wait for a decision.
+    pub(crate) fn len(&self) -> usize {
+        self.held().arrivals.len()
     }
 
     /// Handles a shipped connection: holds it, or refuses it. `response` is in progress.
@@ -99,7 +116,8 @@ impl<R> Arrivals<R> {
         }
         let response_len = response.as_ref().map_or(0, |response| response.len);
         let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len() + response_len;
-        if held.arrivals.len() >= self.settings.limits().held_max
+        if self.is_paused()
+            || held.arrivals.len() >= self.settings.limits().held_max
             || held.bytes + len > self.settings.limits().held_bytes_max
         {
             return self.reports.refuse(&ship.dispatcher, id, epoch, AbortReason::Full);

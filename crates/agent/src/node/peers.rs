@@ -7,11 +7,14 @@ use watari_mesh::{Mesh, PeerStatus, SendError};
 use watari_values::NodeName;
 use watari_wire::Message;
 
+use super::other_process::{OtherProcesses, Route};
+
 /// This node's name, and its links to the other nodes. Clones share the links.
 #[derive(Clone)]
 pub(crate) struct Peers {
     name: NodeName,
     links: Arc<dyn Links>,
+    other_processes: Arc<OtherProcesses>,
 }
 
 /// The links of a node. The mesh has them. Tests have links that record what is sent.
@@ -68,7 +71,12 @@ impl Links for Mesh {
 
 impl Peers {
     pub(crate) fn new(name: NodeName, links: impl Links + 'static) -> Self {
-        Self { name, links: Arc::new(links) }
+        Self { name, links: Arc::new(links), other_processes: Arc::default() }
+    }
+
+    /// The other processes of this node, during an upgrade.
+    pub(crate) fn other_processes(&self) -> &OtherProcesses {
+        &self.other_processes
     }
 
     /// The name of this node.
@@ -78,22 +86,39 @@ impl Peers {
 
     /// Sends a message. Returns `false` if that is not possible now.
     pub(crate) fn send(&self, to: &NodeName, message: impl Into<Message>) -> bool {
-        note_unsent(to, self.links.send(to, &message.into()))
+        self.send_by(to, &message.into(), |links, message| links.send(to, message))
     }
 
     /// Sends a message that no peer waits for, without hurry.
     pub(crate) fn send_soon(&self, to: &NodeName, message: impl Into<Message>) {
-        note_unsent(to, self.links.send_soon(to, &message.into()));
+        self.send_by(to, &message.into(), |links, message| links.send_soon(to, message));
     }
 
     /// Sends a message that may be lost. It leaves room in the queue for others.
     pub(crate) fn send_bulk(&self, to: &NodeName, message: impl Into<Message>) {
-        note_unsent(to, self.links.send_bulk(to, &message.into()));
+        self.send_by(to, &message.into(), |links, message| links.send_bulk(to, message));
     }
 
-    /// Whether there is a link to `peer`.
+    fn send_by(
+        &self,
+        to: &NodeName,
+        message: &Message,
+        send: impl FnOnce(&dyn Links, &Message) -> Result<(), SendError>,
+    ) -> bool {
+        match self.other_processes.route(&self.name, to, message) {
+            Route::Links => note_unsent(to, send(&*self.links, message)),
+            Route::TakenAndLinks => {
+                note_unsent(to, send(&*self.links, message));
+                true
+            }
+            Route::Taken => true,
+            Route::Nowhere => false,
+        }
+    }
+
+    /// Whether there is a link to `peer`. Without links of its own, this process gives no connections away.
     pub(crate) fn is_up(&self, peer: &NodeName) -> bool {
-        self.links.is_up(peer)
+        self.links.is_up(peer) && !self.other_processes.has_no_links()
     }
 
     pub(crate) fn statuses(&self) -> Vec<PeerStatus> {

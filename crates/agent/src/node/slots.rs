@@ -26,6 +26,12 @@ impl Slots {
         taken.is_ok().then(|| Slot(self.clone()))
     }
 
+    /// Takes a slot for what is here already, also beyond the limit.
+    pub(crate) fn take_beyond(self: &Arc<Self>) -> Slot {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Slot(self.clone())
+    }
+
     pub(crate) fn is_one_free(&self) -> bool {
         self.taken() < self.max.load(Ordering::Relaxed)
     }
@@ -65,5 +71,9 @@ mod tests {
         assert!(slots.take().is_none());
         taken.pop();
         assert!(slots.is_one_free() && slots.take().is_some());
+        let beyond = [slots.take_beyond(), slots.take_beyond()];
+        assert!(slots.taken() == 2 && slots.take().is_none());
+        drop(beyond);
+        assert!(slots.take().is_some());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(super) struct TicketKeys {
     file: Option<Arc<KeysFile>>,
     /// Requested seeds, and when they were requested.
     asked: Mutex<BTreeMap<TicketSeedId, Instant>>,
+    /// Whether this agent serves. Before, a predecessor of this process may have the keys.
+    has_begun: AtomicBool,
     /// Counts the seeds that other agents sent.
     seeds_learned: Counter,
 }
@@ -57,7 +60,16 @@ impl TicketKeys {
         if let Some(file) = &file {
             ring.merge(file.read()?);
         }
-        Ok(Self { sharing, peers, linked, ring, file, asked: Mutex::default(), seeds_learned })
+        Ok(Self {
+            sharing,
+            peers,
+            linked,
+            ring,
+            file,
+            asked: Mutex::default(),
+            has_begun: AtomicBool::new(false),
+            seeds_learned,
+        })
     }
 
     /// The ticket keys without the other agents.
@@ -65,8 +77,9 @@ impl TicketKeys {
         &self.ring
     }
 
-    /// Makes the first key of an agent that shares none.
-    pub(super) fn begin_private(&self) -> Result<(), RotationError> {
+    /// The agent begins to serve. Makes the first key of an agent that shares none.
+    pub(super) fn begin_to_serve(&self) -> Result<(), RotationError> {
+        self.has_begun.store(true, Ordering::Relaxed);
         if self.sharing.mode == Mode::Private && !self.ring.is_ready() {
             self.ring.rotate()?;
         }
@@ -185,7 +198,7 @@ impl TicketKeys {
             }
             self.ring.advance();
             self.write().await;
-            let is_joined = self.ring.is_ready() || self.linked.is_joined();
+            let is_joined = self.has_begun.load(Ordering::Relaxed) && (self.ring.is_ready() || self.linked.is_joined());
             if is_joined && self.ring.is_due(self.sharing.rotation) {
                 self.begin();
             }

@@ -16,8 +16,9 @@ use super::keys::TicketKeys;
 use super::redis::SealedRedis;
 use super::sharing::{Mode, Sharing};
 use super::status::SessionStatus;
-use super::stored::StoredSessions;
+use super::stored::{PassedSession, StoredSessions};
 use super::tickets::RotationError;
+use super::wire::{ticket_seeds_from_wire, ticket_seeds_to_wire};
 use crate::node::metrics::{Metrics, VERSIONS};
 use crate::node::peers::Peers;
 
@@ -56,7 +57,6 @@ impl SessionService {
             tickets_per_handshake: sharing.tickets_per_handshake,
             early_data: sharing.early_data,
         });
-        keys.begin_private().map_err(io::Error::other)?;
         Ok(Self { sharing, clock, issuer, offered, linked, keys, stored, redis })
     }
 
@@ -128,6 +128,40 @@ impl SessionService {
     /// Makes new keys, and sends their seed to all agents.
     pub(crate) fn rotate(&self) -> Result<(), RotationError> {
         self.keys.rotate()
+    }
+
+    /// The agent begins to serve. It has the keys of a predecessor, if there was one.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        self.keys.begin_to_serve().map_err(io::Error::other)
+    }
+
+    /// The seeds of the ticket keys, for a successor of this process.
+    pub(crate) fn seeds(&self) -> Vec<watari_wire::TicketSeed> {
+        ticket_seeds_to_wire(self.keys.ring().share())
+    }
+
+    pub(crate) fn take_over_seeds(&self, seeds: Vec<watari_wire::TicketSeed>) {
+        self.keys.ring().merge(ticket_seeds_from_wire(seeds));
+        self.linked.notify_learned();
+    }
+
+    /// The sessions in memory, for a successor of this process, which approves their uses from now on.
+    pub(crate) fn give_up(&self) -> Vec<PassedSession> {
+        self.stored.give_up()
+    }
+
+    /// The successor has failed.
+    pub(crate) fn keep(&self) {
+        self.stored.keep();
+    }
+
+    pub(crate) fn take_over(&self, sessions: Vec<PassedSession>) {
+        self.stored.take_over(sessions);
+    }
+
+    /// Whether sessions are in a file, which only one process can open.
+    pub(crate) fn has_database(&self) -> bool {
+        self.sharing.database.is_some()
     }
 
     /// Waits for ticket keys for a limited time. Without keys no client gets a ticket.

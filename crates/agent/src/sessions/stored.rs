@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{interval, sleep_until, timeout};
 use watari_handshake::Miss;
@@ -13,7 +15,7 @@ use watari_session::{
     Action, Exchange, FoundSession, GetId, Message, Now, Outcome, Placement, PutId, Request, Session, Source, SpendId,
     Store, Verdict,
 };
-use watari_values::{NodeName, SessionKey};
+use watari_values::{NodeName, SecretBytes, SessionKey};
 
 use super::clock::Clock;
 use super::database::{DatabaseStatus, SealedDatabase};
@@ -29,8 +31,29 @@ pub(super) struct StoredSessions {
     /// Sessions from before the process started, and those that memory has no room for.
     database: Option<SealedDatabase>,
     state: Mutex<ExchangeState>,
+    /// Whether a successor of this process approves uses of the sessions.
+    is_given_up: AtomicBool,
     /// Notified when the timer of the exchange becomes earlier.
     changed: Notify,
+}
+
+/// A session in memory, as it passes to a successor of this process.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PassedSession {
+    key: SessionKey,
+    secret: SecretBytes,
+    /// In seconds of Unix time.
+    expires: u64,
+    issuer: NodeName,
+    is_own: bool,
+    is_spent: bool,
+}
+
+impl PassedSession {
+    /// About the bytes that it takes.
+    pub(crate) fn len(&self) -> usize {
+        self.secret.as_slice().len() + self.issuer.as_str().len() + size_of::<Self>()
+    }
 }
 
 struct ExchangeState {
@@ -55,7 +78,14 @@ impl StoredSessions {
             spends: HashMap::new(),
             looks_at: None,
         };
-        Ok(Self { clock, peers, database, state: Mutex::new(state), changed: Notify::new() })
+        Ok(Self {
+            clock,
+            peers,
+            database,
+            state: Mutex::new(state),
+            is_given_up: AtomicBool::new(false),
+            changed: Notify::new(),
+        })
     }
 
     /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
@@ -85,6 +115,9 @@ impl StoredSessions {
 
     /// Requests the approval for a use of the session from the agent that established it.
     pub(super) async fn spend(&self, found: &FoundSession) -> Verdict {
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return Verdict::Unreachable;
+        }
         let verdict = self.run(|exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
         verdict.unwrap_or(Verdict::Unreachable)
     }
@@ -199,6 +232,35 @@ impl StoredSessions {
                 _ = expiry.tick() => self.state().exchange.expire(self.clock.now()),
             }
         }
+    }
+
+    /// All sessions in memory, for a successor of this process. From now on, only the successor approves uses of them.
+    pub(super) fn give_up(&self) -> Vec<PassedSession> {
+        let state = self.state();
+        self.is_given_up.store(true, Ordering::Relaxed);
+        let passed = state.exchange.store().export().map(|(key, session, is_own, is_spent)| PassedSession {
+            key: *key,
+            secret: session.secret.clone(),
+            expires: session.expires,
+            issuer: session.issuer.clone(),
+            is_own,
+            is_spent,
+        });
+        passed.collect()
+    }
+
+    /// The successor has failed.
+    pub(super) fn keep(&self) {
+        self.is_given_up.store(false, Ordering::Relaxed);
+    }
+
+    /// Stores the sessions of the predecessor of this process.
+    pub(super) fn take_over(&self, sessions: Vec<PassedSession>) {
+        let sessions = sessions.into_iter().map(|passed| {
+            let PassedSession { key, secret, expires, issuer, is_own, is_spent } = passed;
+            (key, Session { secret, expires, issuer }, is_own, is_spent)
+        });
+        self.state().exchange.import(sessions);
     }
 
     /// The number of sessions in memory, and their size in bytes.

@@ -51,6 +51,7 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
             | (Topic::Origins, Answer::Origins(_))
             | (Topic::Addresses, Answer::Addresses(_))
             | (Topic::Reload, Answer::Reloaded(_))
+            | (Topic::Upgrade { .. }, Answer::Upgraded(_))
             | (
                 Topic::Move { .. }
                     | Topic::Drain { .. }
@@ -58,7 +59,6 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
                     | Topic::Evict { .. }
                     | Topic::Admit { .. }
                     | Topic::RotateKeys
-                    | Topic::Upgrade { .. }
                     | Topic::DrainOrigin { .. }
                     | Topic::MoveTransfer { .. }
                     | Topic::Switch { .. },

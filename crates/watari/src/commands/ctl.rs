@@ -134,9 +134,11 @@ enum What {
     Reload,
     /// Replace the running process by a new one, which goes on with its client connections
     ///
-    /// For a dispatcher. The new process reads the configuration again, and gets the listeners and all connections.
-    /// The command ends when it serves clients. If the new process cannot start, nothing changes, and the exit status is
-    /// 1.
+    /// The new process reads the configuration again, and gets the listeners and all connections. The command ends when
+    /// it serves clients. If the new process cannot start, nothing changes, and the exit status is 1.
+    ///
+    /// An agent's HTTP/2 connections and tunnels stay in the previous process, which ends with the last of them, or after
+    /// `node.drain_timeout`.
     #[command(
         after_help = "Examples:\n  watari ctl upgrade\n  watari ctl --admin d1.sock upgrade --program /opt/watari/bin/watari"
     )]
@@ -244,10 +246,7 @@ impl Ctl {
                 node.order(Topic::RotateKeys, Done::of("rotate_keys", []).saying(said.to_owned())).await
             }
             What::Reload => node.show(Topic::Reload).await,
-            What::Upgrade { program } => {
-                let said = "a new process has taken over the node, with its listeners and connections".to_owned();
-                node.order(Topic::Upgrade { program }, Done::of("upgrade", []).saying(said)).await
-            }
+            What::Upgrade { program } => node.show(Topic::Upgrade { program }).await,
             What::Undrain { node: agent } => {
                 let done = Done::of("undrain", [("node", agent.to_string())]);
                 let done = done.saying(format!("{agent} gets connections of this dispatcher again"));

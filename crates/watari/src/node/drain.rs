@@ -39,6 +39,14 @@ pub(super) async fn until_clients_have_gone(dispatcher: &Dispatcher) {
     }
 }
 
+/// Waits until no connection of `agent` is left.
+pub(super) async fn until_connections_have_gone(agent: &Agent) {
+    let mut interval = interval(CLIENTS_LOOK);
+    while agent.occupied() > 0 {
+        interval.tick().await;
+    }
+}
+
 /// Logs the number of remaining connections whenever it has changed. Never ends.
 async fn log_progress(agent: &Agent) {
     let mut interval = interval(PROGRESS_INTERVAL);

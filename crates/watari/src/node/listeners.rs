@@ -94,7 +94,7 @@ impl Listeners {
         Ok(Self {
             clients: config.dispatcher.as_ref().map(clients).transpose()?.unwrap_or_default(),
             redirect,
-            legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs, &[])).transpose()?,
+            legs: config.agent.as_ref().map(|agent| inherited.listen("legs", agent.legs, &[])).transpose()?,
             mesh: to_tokio("the mesh", config.node.mesh, mesh)?,
             metrics: config.node.metrics.map(|address| inherited.listen("metrics", address, &[])).transpose()?,
             admin,

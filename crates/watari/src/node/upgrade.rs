@@ -10,15 +10,23 @@
 //!     |--- Connections, with their sockets --------->|  \
 //!     |<-- Taken ------------------------------------|   } until all have passed
 //!     |                                              |  /  goes on with them
+//!     |--- AgentState: keys, sessions -------------->|
+//!     |<-- Taken ------------------------------------|
 //!     | ends its links, has no more leases           |
 //!     |--- Finish, with leases and votes ----------->|  links with the peers, accepts clients
 //!     |<-- Serving ---------------------------------|
-//!     | ends                                         |
+//!     |                                              |
+//!     |--- Connections, Messages ------------------->|  \  as long as an agent's connections are left
+//!     |<-- Taken, Messages -------------------------|   } that could not pass
+//!     | ends                                         |  /
 //! ```
+//!
+//! `Messages` are those between the two agents, before `Finish` as well (`watari_agent::PassingOn`).
 //!
 //! Until `Connections`, a failure changes nothing. The predecessor kills the successor then. After it, each connection
 //! belongs to one process: to the successor from its `Taken` on. If the successor fails, its connections end with it,
-//! and the predecessor goes on with the others. If the predecessor fails, the successor does as after `Finish`.
+//! and the predecessor goes on with the others. If the predecessor fails, the successor does as after `Finish`. After
+//! `Serving`, a failure ends the stream between both, and each goes on with what it has.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,17 +45,20 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use watari_addresses::{Addresses, FixedSettings, PassedAddresses};
-use watari_dispatcher::{Dispatcher, Passing, PassingOn, RestoreError, SOCKETS_MAX};
+use watari_agent::{Agent, CannotPass};
+use watari_dispatcher::{Dispatcher, SOCKETS_MAX};
 use watari_sys::{DESCRIPTORS_MAX, DescriptorStream};
-use watari_values::NodeName;
+use watari_values::{NodeName, SecretBytes};
+use zeroize::Zeroizing;
 
 use super::error::NodeError;
 use super::listeners::Inherited;
 use super::reload::Reloader;
-use crate::admin::Handle;
+use super::roles::Roles;
+use crate::admin::{Handle, Upgraded};
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 /// How long a successor may take to start, to take a batch of connections, and to serve clients. It waits for an agent,
 /// but not for ever.
@@ -61,10 +72,15 @@ const REPORT_MAX: Duration = Duration::from_secs(1);
 /// How long connections that cannot pass at the moment may take until they can.
 const PASS_MAX: Duration = Duration::from_secs(5);
 const PASS_AGAIN: Duration = Duration::from_millis(1);
+/// The same for an agent. It passes the rest later.
+const AGENT_PASS_MAX: Duration = Duration::from_secs(1);
+/// The pause between two messages about the rest.
+const REST_AGAIN: Duration = Duration::from_millis(20);
 
 /// The connections of one message. They stand still while it is on its way, so they are few.
 const BATCH_MAX: usize = 32;
 const _: () = assert!(BATCH_MAX * SOCKETS_MAX <= DESCRIPTORS_MAX);
+const _: () = assert!(watari_agent::SOCKETS_MAX <= SOCKETS_MAX);
 /// The bytes of the states in one message, unless one state has more: a few MiB at most.
 const BATCH_LEN_MAX: usize = 8 << 20;
 
@@ -76,8 +92,10 @@ enum FromSuccessor {
         /// Whether the successor has the administration socket. Its configuration may name another.
         has_admin: bool,
     },
-    /// The successor has the connections of the last message.
+    /// The successor has the connections or the state of the last message.
     Taken,
+    /// The answer to messages of the agent.
+    Messages(SecretBytes),
     /// The successor accepts clients.
     Serving,
 }
@@ -89,7 +107,11 @@ enum FromPredecessor {
     /// The last listener, which is the administration socket.
     Start { admin: PathBuf, takeover: Option<FixedSettings> },
     /// Connections, each with the number of its sockets.
-    Connections(Vec<(Vec<u8>, usize)>),
+    Connections(Part, Vec<(SecretBytes, usize)>),
+    /// What passes of an agent besides its connections.
+    AgentState(SecretBytes),
+    /// Messages of the agent.
+    Messages(SecretBytes),
     Finish {
         /// The agents that an operator drains.
         drained: Vec<NodeName>,
@@ -97,13 +119,22 @@ enum FromPredecessor {
     },
 }
 
+/// A part of a node that has connections.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Part {
+    Dispatcher,
+    Agent,
+}
+
 /// An upgrade has failed. The node goes on as before.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpgradeError {
     #[error("another upgrade is in progress")]
     InProgress,
-    #[error("a node with an agent cannot be upgraded in place: drain the agent, and restart it")]
-    HasAgent,
+    #[error(transparent)]
+    Agent(#[from] CannotPass),
+    #[error("cannot accept legs: {0}")]
+    Legs(io::Error),
     #[error("cannot start {}: {cause}", program.display())]
     Start { program: PathBuf, cause: io::Error },
     #[error("the new process has ended before it was ready: its reason is in the log")]
@@ -130,13 +161,15 @@ pub(super) struct Predecessor {
     unlink: CancellationToken,
     /// The successor's process, once it has all connections.
     successor: OnceLock<Pid>,
+    /// What the agent passes on later.
+    rest: Mutex<Option<Rest>>,
     /// Notified when a successor has taken over, and this process has to end.
     pub(super) replaced: Notify,
 }
 
 /// The parts of a node that take part in an upgrade.
 pub(super) struct Parts<'a> {
-    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) roles: &'a Roles,
     pub(super) addresses: &'a Addresses,
     /// The settings of its candidates.
     pub(super) takeover: Option<FixedSettings>,
@@ -146,8 +179,8 @@ pub(super) struct Parts<'a> {
 impl Predecessor {
     /// `unlink` ends what a successor has instead.
     pub(super) fn new(tcp: Vec<TcpListener>, admin: Handle, unlink: CancellationToken) -> Self {
-        let (busy, successor, replaced) = (Mutex::new(()), OnceLock::new(), Notify::new());
-        Self { tcp, admin, busy, unlink, successor, replaced }
+        let (busy, successor, rest) = (Mutex::new(()), OnceLock::new(), Mutex::default());
+        Self { tcp, admin, busy, unlink, successor, rest, replaced: Notify::new() }
     }
 
     /// Waits until no upgrade is in progress. Returns the process that has taken over, if there is one.
@@ -157,45 +190,73 @@ impl Predecessor {
     }
 
     /// Runs `program`, which takes over all connections.
-    pub(super) async fn upgrade(&self, parts: Parts<'_>, program: Option<PathBuf>) -> Result<(), UpgradeError> {
+    pub(super) async fn upgrade(&self, parts: Parts<'_>, program: Option<PathBuf>) -> Result<Upgraded, UpgradeError> {
         let _busy = self.busy.try_lock().map_err(|_| UpgradeError::InProgress)?;
         // A reload would change the listeners.
         let _reloading = parts.reloader.hold().await;
+        if let Some(agent) = &parts.roles.agent {
+            agent.can_pass()?;
+        }
         let program = program.map_or_else(own_program, Ok);
         let program = program.map_err(|cause| UpgradeError::Start { program: PathBuf::from("this program"), cause })?;
         let mut successor = Successor::spawn(program, parts.reloader.file())?;
-        let upgraded = self.hand_over_to(&mut successor, &parts).await;
-        if matches!(upgraded, Err(UpgradeError::Ended)) {
-            let _ = timeout(REPORT_MAX, successor.process.wait()).await;
+        match self.hand_over_to(&mut successor, &parts).await {
+            Ok((upgraded, rest)) => {
+                *self.rest.lock().await = rest.map(|passing| Rest { successor, passing });
+                self.replaced.notify_one();
+                Ok(upgraded)
+            }
+            // It has all connections.
+            Err(error @ UpgradeError::NotServing(_)) => {
+                self.replaced.notify_one();
+                Err(error)
+            }
+            Err(error) => {
+                if matches!(error, UpgradeError::Ended) {
+                    let _ = timeout(REPORT_MAX, successor.process.wait()).await;
+                }
+                let _ = successor.process.kill().await;
+                Err(error)
+            }
         }
-        // With `NotServing`, it has all connections.
-        if !matches!(upgraded, Ok(()) | Err(UpgradeError::NotServing(_))) {
-            let _ = successor.process.kill().await;
-        }
-        upgraded
     }
 
-    async fn hand_over_to(&self, successor: &mut Successor, parts: &Parts<'_>) -> Result<(), UpgradeError> {
-        let dispatcher = parts.dispatcher;
+    /// Returns what the agent could not pass on yet.
+    async fn hand_over_to(
+        &self,
+        successor: &mut Successor,
+        parts: &Parts<'_>,
+    ) -> Result<(Upgraded, Option<watari_agent::PassingOn>), UpgradeError> {
+        let Roles { dispatcher, agent } = parts.roles;
         successor.greet().await?;
-        let accepting = dispatcher.listeners().await.map_err(UpgradeError::Listeners)?;
+        let listening = Listening::of(dispatcher.as_ref()).await.map_err(UpgradeError::Listeners)?;
         let redirects = parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?;
-        let tcp: Vec<_> = accepting.all().chain(&redirects).chain(&self.tcp).collect();
+        let legs = agent.as_ref().map(Agent::listener).transpose().map_err(UpgradeError::Listeners)?;
+        let tcp: Vec<_> = listening.accepting.all().chain(&redirects).chain(&self.tcp).chain(&legs).collect();
         let has_admin = successor.prepare(&tcp, &self.admin, parts.takeover.clone()).await?;
 
-        let wanted = accepting.addresses().map_err(UpgradeError::Listeners)?;
-        let nowhere = watari_dispatcher::Listeners::default();
-        dispatcher.listen(&nowhere, watari_dispatcher::Listeners::default()).await.map_err(UpgradeError::Listeners)?;
-        let (taken, passing) = match successor.take_over(dispatcher).await {
-            Ok(passed) => passed,
-            Err((taken, cause)) => {
-                dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
-                return Err(UpgradeError::Lost { taken, cause });
-            }
+        let of_agent = match agent {
+            Some(agent) => Some(agent.begin_to_pass_on().await?),
+            None => None,
         };
+        listening.stop(parts.roles).await?;
+        let mut passed = Passed { taken: 0, of_dispatcher: None, of_agent };
+        if let Err(cause) = successor.take_over(dispatcher.as_ref(), &mut passed).await {
+            let taken = passed.taken;
+            // The connections go on here before new ones come.
+            drop(passed);
+            listening.start(parts.roles).await?;
+            return Err(UpgradeError::Lost { taken, cause });
+        }
         // From here on, this process goes on with nothing.
         let addresses = parts.addresses.pass_on().await;
-        passing.finish();
+        let Passed { taken, of_dispatcher, mut of_agent } = passed;
+        if let Some(passing) = of_dispatcher {
+            passing.finish();
+        }
+        if let Some(passing) = &mut of_agent {
+            passing.finish();
+        }
         if has_admin {
             self.admin.passed_on();
         }
@@ -203,12 +264,144 @@ impl Predecessor {
             let _ = self.successor.set(pid);
         }
         self.unlink.cancel();
-        let served = successor.finish(dispatcher.drained(), addresses).await;
-        self.replaced.notify_one();
-        served.map_err(UpgradeError::NotServing)?;
-        tracing::info!(taken, pid = successor.process.id(), "a new process has taken over");
+        let drained = dispatcher.as_ref().map(Dispatcher::drained).unwrap_or_default();
+        successor.finish(drained, addresses).await.map_err(UpgradeError::NotServing)?;
+        let left = of_agent.as_ref().map_or(0, watari_agent::PassingOn::left);
+        let left =
+            left + dispatcher.as_ref().map_or(0, |dispatcher| usize::try_from(dispatcher.clients()).unwrap_or(0));
+        tracing::info!(taken, left, pid = successor.process.id(), "a new process has taken over");
+        Ok((Upgraded { passed: taken, left }, of_agent))
+    }
+
+    /// Passes the rest of the agent's connections on, as soon as each can. Returns when none is left, or when the
+    /// successor has ended.
+    pub(super) async fn pass_the_rest(&self, agent: &Agent) {
+        let Some(mut rest) = self.rest.lock().await.take() else { return };
+        if let Err(error) = rest.pass(agent).await {
+            tracing::warn!(%error, left = rest.passing.left(), "the new process takes no more connections");
+            while rest.passing.left() > 0 {
+                rest.passing.end_all();
+                sleep(REST_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Where the dispatcher of a node accepts clients.
+struct Listening {
+    wanted: watari_dispatcher::Listeners<SocketAddr>,
+    accepting: watari_dispatcher::Listeners,
+}
+
+impl Listening {
+    async fn of(dispatcher: Option<&Dispatcher>) -> io::Result<Self> {
+        let accepting = match dispatcher {
+            Some(dispatcher) => dispatcher.listeners().await?,
+            None => watari_dispatcher::Listeners::default(),
+        };
+        Ok(Self { wanted: accepting.addresses()?, accepting })
+    }
+
+    /// Has the roles accept nothing. The listeners stay.
+    async fn stop(&self, roles: &Roles) -> Result<(), UpgradeError> {
+        if let Some(dispatcher) = &roles.dispatcher {
+            let nowhere = watari_dispatcher::Listeners::default();
+            let nothing = watari_dispatcher::Listeners::default();
+            dispatcher.listen(&nowhere, nothing).await.map_err(UpgradeError::Listeners)?;
+        }
+        if let Some(agent) = &roles.agent {
+            agent.stop_accepting().await;
+        }
         Ok(())
     }
+
+    /// Has the roles accept again.
+    async fn start(self, roles: &Roles) -> Result<(), UpgradeError> {
+        let Self { wanted, accepting } = self;
+        if let Some(dispatcher) = &roles.dispatcher {
+            dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
+        }
+        if let Some(agent) = &roles.agent {
+            agent.accept().await.map_err(UpgradeError::Legs)?;
+        }
+        Ok(())
+    }
+}
+
+/// What has passed. Without `finish`, this process goes on.
+struct Passed {
+    taken: usize,
+    of_dispatcher: Option<watari_dispatcher::PassingOn>,
+    of_agent: Option<watari_agent::PassingOn>,
+}
+
+/// Connections of the agent that could not pass.
+struct Rest {
+    successor: Successor,
+    passing: watari_agent::PassingOn,
+}
+
+impl Rest {
+    async fn pass(&mut self, agent: &Agent) -> io::Result<()> {
+        let Self { successor, passing } = self;
+        let mut taken = 0;
+        while passing.left() > 0 || agent.has_predecessor() {
+            let batch = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
+            successor.pass_all(batch, &mut taken, Failing::ShutDown).await?;
+            successor.exchange(passing).await?;
+            passing.end_others();
+            sleep(REST_AGAIN).await;
+        }
+        // The last announcements.
+        successor.exchange(passing).await?;
+        tracing::info!(taken, "the new process has taken over the rest");
+        Ok(())
+    }
+}
+
+/// A connection of either role on its way.
+enum Passing {
+    Dispatcher(watari_dispatcher::Passing),
+    Agent(watari_agent::Passing),
+}
+
+impl Passing {
+    fn state(&self) -> &[u8] {
+        match self {
+            Self::Dispatcher(passing) => passing.state(),
+            Self::Agent(passing) => passing.state().as_slice(),
+        }
+    }
+
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Dispatcher(passing) => passing.sockets().collect(),
+            Self::Agent(passing) => passing.sockets().collect(),
+        }
+    }
+
+    fn part(&self) -> Part {
+        match self {
+            Self::Dispatcher(_) => Part::Dispatcher,
+            Self::Agent(_) => Part::Agent,
+        }
+    }
+
+    fn taken(self) {
+        match self {
+            Self::Dispatcher(passing) => passing.taken(),
+            Self::Agent(passing) => passing.taken(),
+        }
+    }
+}
+
+/// What a successor gets that does not confirm in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    /// Its end.
+    Kill,
+    /// The end of the stream, because it serves connections. It can confirm nothing after that.
+    ShutDown,
 }
 
 /// The program of this process. If its file was replaced, the new one.
@@ -273,16 +466,34 @@ impl Successor {
         }
     }
 
-    /// Passes all connections on. Returns their number, also with an error. After an error the new process has ended.
-    async fn take_over(&mut self, dispatcher: &Dispatcher) -> Result<(usize, PassingOn), (usize, io::Error)> {
-        let (mut taken, mut passing) = (0, dispatcher.begin_to_pass_on());
+    /// Passes all connections on. After an error the new process has ended.
+    async fn take_over(&mut self, dispatcher: Option<&Dispatcher>, passed: &mut Passed) -> io::Result<()> {
+        if let Some(passing) = &mut passed.of_agent {
+            self.take_over_agent(passing, &mut passed.taken).await?;
+        }
+        if let Some(dispatcher) = dispatcher {
+            let passing = passed.of_dispatcher.insert(dispatcher.begin_to_pass_on());
+            self.take_over_dispatcher(passing, &mut passed.taken).await?;
+        }
+        if let Some(passing) = &mut passed.of_agent {
+            for state in passing.states().await {
+                self.send(&FromPredecessor::AgentState(state), &[]).await?;
+                self.receive_taken().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_over_dispatcher(
+        &mut self,
+        passing: &mut watari_dispatcher::PassingOn,
+        taken: &mut usize,
+    ) -> io::Result<()> {
         let mut waits_since = Instant::now();
         while !passing.is_complete() {
-            let batch = passing.next(BATCH_MAX).await;
+            let batch: Vec<_> = passing.next(BATCH_MAX).await.into_iter().map(Passing::Dispatcher).collect();
             if !batch.is_empty() {
-                for batch in of_bounded_len(batch) {
-                    self.pass(batch, &mut taken).await.map_err(|cause| (taken, cause))?;
-                }
+                self.pass_all(batch, taken, Failing::Kill).await?;
                 waits_since = Instant::now();
             } else if waits_since.elapsed() < PASS_MAX {
                 sleep(PASS_AGAIN).await;
@@ -291,7 +502,38 @@ impl Successor {
                 break;
             }
         }
-        Ok((taken, passing))
+        Ok(())
+    }
+
+    async fn take_over_agent(&mut self, passing: &mut watari_agent::PassingOn, taken: &mut usize) -> io::Result<()> {
+        let mut waits_since = Instant::now();
+        while !passing.is_settled() && waits_since.elapsed() < AGENT_PASS_MAX {
+            let batch: Vec<_> = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
+            if !batch.is_empty() {
+                waits_since = Instant::now();
+            }
+            self.pass_all(batch, taken, Failing::Kill).await?;
+            if passing.has_messages() {
+                self.exchange(passing).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges messages between the agents.
+    async fn exchange(&mut self, passing: &watari_agent::PassingOn) -> io::Result<()> {
+        self.send(&FromPredecessor::Messages(passing.messages()), &[]).await?;
+        match self.receive(TAKE_MAX).await? {
+            FromSuccessor::Messages(messages) => passing.handle(messages.as_slice()).map_err(io::Error::other),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    async fn pass_all(&mut self, batch: Vec<Passing>, taken: &mut usize, failing: Failing) -> io::Result<()> {
+        for batch in of_bounded_len(batch) {
+            self.pass(batch, taken, failing).await?;
+        }
+        Ok(())
     }
 
     /// Waits until the new process serves clients.
@@ -303,11 +545,12 @@ impl Successor {
         }
     }
 
-    /// Passes some connections on, and counts those that the new process has taken. After an error it has ended. This
-    /// process goes on with the connections that it had not taken.
-    async fn pass(&mut self, batch: Vec<Passing>, taken: &mut usize) -> io::Result<()> {
-        let states = batch.iter().map(|passing| (passing.state().to_vec(), passing.sockets().count()));
-        let message = FromPredecessor::Connections(states.collect());
+    /// Passes some connections of one role on, and counts those that the new process has taken. After an error it can
+    /// take nothing more. This process goes on with the connections that it had not taken.
+    async fn pass(&mut self, batch: Vec<Passing>, taken: &mut usize, failing: Failing) -> io::Result<()> {
+        let Some(part) = batch.first().map(Passing::part) else { return Ok(()) };
+        let states = batch.iter().map(|passing| (SecretBytes::new(passing.state().to_vec()), passing.sockets().len()));
+        let message = FromPredecessor::Connections(part, states.collect());
         let sockets: Vec<_> = batch.iter().flat_map(Passing::sockets).collect();
         let passed = match self.send(&message, &sockets).await {
             Ok(()) => self.receive_taken().await,
@@ -315,7 +558,10 @@ impl Successor {
         };
         let mut has_taken = passed.is_ok();
         if !has_taken {
-            let _ = self.process.kill().await;
+            match failing {
+                Failing::Kill => drop(self.process.kill().await),
+                Failing::ShutDown => drop(self.stream.shut_down()),
+            }
             // It may have confirmed in the last moment, and gone on with the connections.
             has_taken = self.receive_taken().await.is_ok();
         }
@@ -341,7 +587,7 @@ impl Successor {
 
     async fn receive(&mut self, limit: Duration) -> io::Result<FromSuccessor> {
         let (message, _) = within(limit, self.stream.receive()).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        decoded(&message)
+        decoded(&Zeroizing::new(message))
     }
 }
 
@@ -409,30 +655,27 @@ impl PredecessorStream {
     /// `None`: it failed before it passed these on.
     pub(super) async fn take_over(
         &mut self,
-        dispatcher: &Dispatcher,
+        roles: &Roles,
         has_admin: bool,
     ) -> Result<Option<PassedAddresses>, NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
+        if let Some(agent) = &roles.agent {
+            agent.begin_to_take_over();
+        }
         self.send(&FromSuccessor::Prepared { has_admin }).await.map_err(failed)?;
         let mut taken = 0;
         let addresses = loop {
             match self.receive().await {
-                Ok((FromPredecessor::Connections(states), sockets)) => {
-                    let restored =
-                        restore(dispatcher, states, sockets).map_err(|error| failed(io::Error::other(error)))?;
-                    // From here on they are this process's. It has touched none before.
-                    self.send(&FromSuccessor::Taken).await.map_err(failed)?;
-                    taken += restored.len();
-                    restored.into_iter().for_each(watari_dispatcher::Restored::start);
-                }
                 Ok((FromPredecessor::Finish { drained, addresses }, _)) => {
                     for agent in &drained {
                         // An agent may have left the configuration.
-                        let _ = dispatcher.drain(agent);
+                        let _ = roles.dispatcher.as_ref().map(|dispatcher| dispatcher.drain(agent));
                     }
                     break Some(addresses);
                 }
-                Ok(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
+                Ok((message, sockets)) => {
+                    taken += self.take(roles, message, sockets).await.map_err(failed)?;
+                }
                 Err(cause) if taken == 0 || !has_ended(&cause) => return Err(failed(cause)),
                 Err(error) => {
                     tracing::error!(%error, "the previous process has failed: what it had not passed on is lost");
@@ -444,10 +687,51 @@ impl PredecessorStream {
         Ok(addresses)
     }
 
-    /// Reports that this process serves clients.
-    pub(super) async fn serves(mut self) {
+    /// Handles a message. Returns the number of connections that it has brought.
+    async fn take(&mut self, roles: &Roles, message: FromPredecessor, sockets: Vec<OwnedFd>) -> io::Result<usize> {
+        match (message, &roles.agent) {
+            (FromPredecessor::Connections(part, states), _) => {
+                let restored = restore(roles, part, states, sockets)?;
+                // From here on they are this process's. It has touched none before.
+                self.send(&FromSuccessor::Taken).await?;
+                let taken = restored.len();
+                restored.into_iter().for_each(Restored::start);
+                Ok(taken)
+            }
+            (FromPredecessor::AgentState(state), Some(agent)) => {
+                agent.take_state(state.as_slice()).map_err(io::Error::other)?;
+                self.send(&FromSuccessor::Taken).await?;
+                Ok(0)
+            }
+            (FromPredecessor::Messages(messages), Some(agent)) => {
+                let answers = agent.exchange(messages.as_slice()).await.map_err(io::Error::other)?;
+                self.send(&FromSuccessor::Messages(answers)).await?;
+                Ok(0)
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Reports that this process serves clients. An agent goes on to take connections over, until the predecessor has
+    /// ended.
+    pub(super) async fn serves(mut self, roles: &Roles) {
         // The predecessor may have ended.
         let _ = self.send(&FromSuccessor::Serving).await;
+        if roles.agent.is_none() {
+            return;
+        }
+        let roles = roles.clone();
+        tokio::spawn(async move {
+            while let Ok((message, sockets)) = self.receive().await {
+                if let Err(error) = self.take(&roles, message, sockets).await {
+                    tracing::error!(%error, "cannot take over the rest from the previous process");
+                    break;
+                }
+            }
+            if let Some(agent) = &roles.agent {
+                agent.end_taking_over();
+            }
+        });
     }
 
     async fn send(&mut self, message: &FromSuccessor) -> io::Result<()> {
@@ -456,7 +740,7 @@ impl PredecessorStream {
 
     async fn receive(&mut self) -> io::Result<(FromPredecessor, Vec<OwnedFd>)> {
         let (message, descriptors) = self.stream.receive().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok((decoded(&message)?, descriptors))
+        Ok((decoded(&Zeroizing::new(message))?, descriptors))
     }
 }
 
@@ -465,19 +749,48 @@ fn has_ended(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
-fn restore(
-    dispatcher: &Dispatcher,
-    states: Vec<(Vec<u8>, usize)>,
-    sockets: Vec<OwnedFd>,
-) -> Result<Vec<watari_dispatcher::Restored>, RestoreError> {
-    let mut sockets = sockets.into_iter();
-    let each =
-        states.into_iter().map(|(state, count)| dispatcher.restore(&state, sockets.by_ref().take(count).collect()));
-    each.collect()
+/// A connection of either role, which stands still until [`Restored::start`].
+enum Restored {
+    Dispatcher(watari_dispatcher::Restored),
+    Agent(watari_agent::Restored),
 }
 
-fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    postcard::to_stdvec(message).map_err(io::Error::other)
+impl Restored {
+    fn start(self) {
+        match self {
+            Self::Dispatcher(restored) => restored.start(),
+            Self::Agent(restored) => restored.start(),
+        }
+    }
+}
+
+fn restore(
+    roles: &Roles,
+    part: Part,
+    states: Vec<(SecretBytes, usize)>,
+    sockets: Vec<OwnedFd>,
+) -> io::Result<Vec<Restored>> {
+    let mut sockets = sockets.into_iter();
+    let one = |(state, count): (SecretBytes, usize)| {
+        let (state, sockets) = (state.as_slice(), sockets.by_ref().take(count).collect());
+        match (part, roles) {
+            (Part::Dispatcher, Roles { dispatcher: Some(dispatcher), .. }) => {
+                dispatcher.restore(state, sockets).map(Restored::Dispatcher).map_err(io::Error::other)
+            }
+            (Part::Agent, Roles { agent: Some(agent), .. }) => {
+                agent.restore(state, sockets).map(Restored::Agent).map_err(io::Error::other)
+            }
+            _ => Err(io::Error::other("the configuration has another role")),
+        }
+    };
+    states.into_iter().map(one).collect()
+}
+
+/// The memory is allocated once: growing would leave copies of secrets behind.
+fn encoded(message: &impl Serialize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let len = postcard::serialize_with_flavor(message, postcard::ser_flavors::Size::default());
+    let encoded = len.and_then(|len| postcard::to_extend(message, Vec::with_capacity(len)));
+    encoded.map(Zeroizing::new).map_err(io::Error::other)
 }
 
 fn decoded<T: for<'a> Deserialize<'a>>(message: &[u8]) -> io::Result<T> {

@@ -19,7 +19,7 @@ use watari_values::{ConnectionStatus, Role, TlsInfo};
 
 use super::reload::Reloader;
 use super::roles::Roles;
-use super::upgrade::{Parts, Predecessor, UpgradeError};
+use super::upgrade::{Parts, Predecessor};
 use crate::admin::{
     AddressEntry, Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic,
 };
@@ -83,18 +83,16 @@ impl View {
     async fn upgrade(self: &Arc<Self>, program: Option<PathBuf>) -> Answer {
         let view = Arc::clone(self);
         let upgrade = tokio::spawn(async move {
-            let (dispatcher, reloader) = (view.running.dispatcher.as_ref(), &view.reloader);
-            let upgraded = match (dispatcher, &view.running.agent) {
-                (Some(dispatcher), None) => {
-                    let (addresses, takeover) = (&view.addresses, view.takeover.clone());
-                    let parts = Parts { dispatcher, addresses, takeover, reloader };
-                    view.predecessor.upgrade(parts, program).await
-                }
-                _ => Err(UpgradeError::HasAgent),
-            };
+            let (roles, addresses, takeover) = (&view.running, &view.addresses, view.takeover.clone());
+            let upgraded =
+                view.predecessor.upgrade(Parts { roles, addresses, takeover, reloader: &view.reloader }, program).await;
             upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed, and this process goes on"))
         });
-        upgrade.await.map_or_else(|error| Answer::Error(format!("the upgrade has failed: {error}")), done)
+        match upgrade.await {
+            Ok(Ok(upgraded)) => Answer::Upgraded(upgraded),
+            Ok(Err(refused)) => Answer::Error(refused.to_string()),
+            Err(error) => Answer::Error(format!("the upgrade has failed: {error}")),
+        }
     }
 
     /// Answers on another thread: a long list of connections would delay those of this thread.

@@ -61,6 +61,7 @@ pub(crate) struct Cluster {
     pub(crate) clients: ClientAddresses,
     nodes: Vec<Node>,
     newcomer: Node,
+    has_both_roles: bool,
     taps: Vec<(String, Tap)>,
     _origins: Vec<Origin>,
     dir: TempDir,
@@ -72,7 +73,7 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("watari-cluster-").tempdir().unwrap();
         let addresses = LoopbackAddresses::draw();
         let take = || addresses.take();
-        make_pki(&dir.path().join("pki"), plan.agents());
+        make_pki(&dir.path().join("pki"), plan);
         site::write(&dir.path().join("site"));
         write_content(&dir.path().join("www"), &plan.content);
         let names = [DISPATCHER].into_iter().chain(plan.agents().iter().copied());
@@ -89,7 +90,19 @@ impl Cluster {
         nodes.iter().for_each(Node::start);
         let clients = ClientAddresses::default();
         let Services { clients: [service, service_v6], relays: for_relays } = services;
-        let cluster = Self { service, service_v6, for_relays, clients, nodes, newcomer, taps, _origins: origins, dir };
+        let has_both_roles = plan.has_both_roles;
+        let cluster = Self {
+            service,
+            service_v6,
+            for_relays,
+            clients,
+            nodes,
+            newcomer,
+            has_both_roles,
+            taps,
+            _origins: origins,
+            dir,
+        };
         cluster.wait_until_whole();
         cluster
     }
@@ -102,7 +115,8 @@ impl Cluster {
             }
             let links_up = |node: &Node| node.metrics().map_or(0, |metrics| metrics.sum("watari_mesh_links_up", ""));
             let peers = i64::try_from(self.nodes.len() - 1).unwrap();
-            let agents = self.agents().map(|agent| agent.name);
+            let agents =
+                self.nodes.iter().filter(|node| node.is_agent() || self.has_both_roles).map(|agent| agent.name);
             self.nodes.iter().all(|node| links_up(node) == peers) && agents.eq(self.available_agents())
         });
     }
@@ -233,16 +247,16 @@ impl SharedCluster {
 }
 
 /// Makes the authority and all certificates as an administrator would.
-fn make_pki(dir: &Path, agents: &[&str]) {
+fn make_pki(dir: &Path, plan: &Plan) {
     let run = |arguments: &[&str]| {
         let output = Command::new(WATARI).arg("pki").args(arguments).arg("--dir").arg(dir).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
     run(&["init"]);
-    for node in [DISPATCHER, GUEST_DISPATCHER] {
-        run(&["issue", node, "--role", "dispatcher"]);
-    }
-    for node in agents.iter().copied().chain([NEWCOMER, GUEST_AGENT]) {
+    let both: &[&str] = if plan.has_both_roles { &["--role", "agent"] } else { &[] };
+    run(&[&["issue", DISPATCHER, "--role", "dispatcher"], both].concat());
+    run(&["issue", GUEST_DISPATCHER, "--role", "dispatcher"]);
+    for node in plan.agents().iter().copied().chain([NEWCOMER, GUEST_AGENT]) {
         run(&["issue", node, "--role", "agent"]);
     }
 }

@@ -52,4 +52,5 @@ mod splices;
 mod suites;
 mod tls_parameters;
 mod upgrade;
+mod upgrade_agent;
 mod websockets;

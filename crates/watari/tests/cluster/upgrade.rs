@@ -158,7 +158,7 @@ fn a_busy_dispatcher_is_upgraded_again_and_again() {
 }
 
 /// A program for an upgrade: a shell script.
-fn script(cluster: &Cluster, name: &str, text: &str) -> PathBuf {
+pub(crate) fn script(cluster: &Cluster, name: &str, text: &str) -> PathBuf {
     let path = cluster.dir().join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -249,11 +249,4 @@ fn a_successor_has_another_configuration() {
     let pid = ctl::pid(&new).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     until("its socket is gone", || !new.exists());
-}
-
-#[test]
-fn a_node_with_an_agent_is_not_upgraded() {
-    let cluster = Cluster::start(&files());
-    let refused = cluster.node(AGENTS[0]).upgrade(None).unwrap_err();
-    assert!(refused.contains("drain the agent"), "{refused}");
 }

@@ -20,7 +20,7 @@ fn the_service_manager_learns_of_the_new_process() {
     let mut cluster = Cluster::start();
     let (mut client, _) = cluster.client();
     let said = cluster.ctl(&["upgrade"]).done();
-    assert_eq!(said, "a new process has taken over the node, with its listeners and connections\n");
+    assert_eq!(said, "a new process has taken over the node, with its listeners and connections (1)\n");
     // Until the previous process has ended, it may still answer.
     assert!(cluster.d1.process.wait().success());
     let status: Value = serde_json::from_str(&cluster.ctl(&["--json", "status"]).done()).unwrap();

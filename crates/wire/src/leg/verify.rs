@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use watari_values::NodeName;
+use serde::{Deserialize, Serialize};
+use watari_values::{NodeName, SecretBytes};
 
 use super::preface::{AUTHENTICATOR_LEN, BoundKey, Claim, PREFACE_LEN_MAX, Preface, TLV_KIND, VERSION};
 use crate::message::LegKey;
@@ -27,7 +28,19 @@ struct Keys {
 
 struct LiveKey {
     bound: BoundKey,
+    /// The key itself, for [`LegVerifier::export`].
+    secret: SecretBytes,
     nonces: ReplayWindow,
+}
+
+/// A key of a verifier with its used nonces, for another process of the same agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportedLegKey {
+    pub dispatcher: NodeName,
+    id: u32,
+    secret: SecretBytes,
+    highest: u64,
+    used: Vec<u64>,
 }
 
 /// A verified preface.
@@ -118,9 +131,42 @@ impl LegVerifier {
     ///
     /// Each key is sent once: a dispatcher that gets the same key twice would repeat its nonces.
     pub fn rotate(&mut self, dispatcher: &NodeName, key: &LegKey) {
-        let current = LiveKey { bound: BoundKey::new(&self.agent, dispatcher, key), nonces: ReplayWindow::new() };
+        let current = self.live(dispatcher, key, ReplayWindow::new());
         let previous = self.keys.remove(dispatcher).map(|keys| keys.current);
         self.keys.insert(dispatcher.clone(), Keys { current, previous });
+    }
+
+    /// The keys of all dispatchers, those of one from the previous to the current. The caller must not verify with this
+    /// verifier any more, or prefaces are accepted twice.
+    pub fn export(&self) -> Vec<ExportedLegKey> {
+        let export = |dispatcher: &NodeName, key: &LiveKey| {
+            let (highest, used) = key.nonces.export();
+            ExportedLegKey {
+                dispatcher: dispatcher.clone(),
+                id: key.bound.id,
+                secret: key.secret.clone(),
+                highest,
+                used,
+            }
+        };
+        let of = |(dispatcher, keys): (&NodeName, &Keys)| {
+            keys.previous.iter().chain([&keys.current]).map(|key| export(dispatcher, key)).collect::<Vec<_>>()
+        };
+        self.keys.iter().flat_map(of).collect()
+    }
+
+    /// Takes over a key of [`LegVerifier::export`], as [`LegVerifier::rotate`] does. Returns `false` if it is malformed.
+    pub fn import(&mut self, exported: ExportedLegKey) -> bool {
+        let ExportedLegKey { dispatcher, id, secret, highest, used } = exported;
+        let Some(nonces) = ReplayWindow::import(highest, used) else { return false };
+        let current = self.live(&dispatcher, &LegKey { id, key: secret, handshakes: false }, nonces);
+        let previous = self.keys.remove(&dispatcher).map(|keys| keys.current);
+        self.keys.insert(dispatcher, Keys { current, previous });
+        true
+    }
+
+    fn live(&self, dispatcher: &NodeName, key: &LegKey, nonces: ReplayWindow) -> LiveKey {
+        LiveKey { bound: BoundKey::new(&self.agent, dispatcher, key), secret: key.key.clone(), nonces }
     }
 
     /// Accepts nothing from `dispatcher` any more.

@@ -1,8 +1,10 @@
 //! The output of answers.
 
+use serde_json::json;
+
 use super::cells::{or_dash, yes_or_no};
 use super::origin_tables;
-use crate::admin::{AddressEntry, Answer, Connection, Node, Reloaded, Sessions, Status};
+use crate::admin::{AddressEntry, Answer, Connection, Node, Reloaded, Sessions, Status, Upgraded};
 use crate::commands::print::{print, print_json};
 use crate::config::Change;
 use crate::failure::Failure;
@@ -22,6 +24,9 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Origins(pools) => print_json(pools),
         Answer::Addresses(addresses) => print_json(addresses),
         Answer::Reloaded(reloaded) => print_json(reloaded),
+        Answer::Upgraded(Upgraded { passed, left }) => {
+            print_json(&json!({"done": "upgrade", "passed": passed, "left": left}))
+        }
         Answer::Done => Ok(()),
         Answer::Error(sentence) => print_json(sentence),
     }
@@ -36,6 +41,7 @@ fn as_text(answer: &Answer) -> String {
         Answer::Origins(pools) => origin_tables::text(pools),
         Answer::Addresses(addresses) => address_table(addresses).to_string(),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
+        Answer::Upgraded(upgraded) => upgraded_line(*upgraded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
     }
@@ -46,6 +52,14 @@ fn reloaded_lines(Reloaded { changes, files }: &Reloaded) -> String {
     let changes = changes.iter().map(Change::to_string);
     let lines: Vec<_> = changes.chain(files.iter().map(|file| format!("{file}: read again"))).collect();
     if lines.is_empty() { "no change\n".to_owned() } else { lines.join("\n") + "\n" }
+}
+
+fn upgraded_line(Upgraded { passed, left }: Upgraded) -> String {
+    let line = format!("a new process has taken over the node, with its listeners and connections ({passed})");
+    match left {
+        0 => line + "\n",
+        left => format!("{line}; the previous process still has {left}, until they can pass or end\n"),
+    }
 }
 
 fn status_text(status: &Status) -> String {

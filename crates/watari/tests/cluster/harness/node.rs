@@ -43,6 +43,19 @@ pub(crate) struct Node {
     process: Mutex<Option<Process>>,
 }
 
+/// The process that a node had before an upgrade. It ends when it has no connections left.
+pub(crate) struct Previous(Process);
+
+impl Previous {
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.0.ended().is_none()
+    }
+
+    pub(crate) fn wait_until_ended(&mut self) {
+        until("the previous process ends", || !self.is_running());
+    }
+}
+
 /// The process of a node.
 enum Process {
     Started(Child),
@@ -156,20 +169,28 @@ impl Node {
     /// Replaces its process by a new one, of `program` if it is given. Returns when the previous one has ended. The
     /// error is the sentence of a refusal.
     pub(crate) fn upgrade(&self, program: Option<&Path>) -> Result<(), String> {
+        let mut previous = self.upgrade_beside(program)?;
+        previous.wait_until_ended();
+        assert_eq!(previous.0.ended(), Some(true), "{}: its previous process has failed", self.name);
+        Ok(())
+    }
+
+    /// Replaces its process by a new one, and returns the previous one when the new one answers.
+    pub(crate) fn upgrade_beside(&self, program: Option<&Path>) -> Result<Previous, String> {
         ctl::upgrade(&self.admin(), program)?;
-        until("the previous process ends", || !self.is_running());
         let mut process = self.process.lock().unwrap();
-        let group = match process.as_mut().expect("it was started") {
-            Process::Started(child) => {
-                let status = child.wait().unwrap();
-                assert!(status.success(), "{}: {status:?}", self.name);
-                pid_of(child)
-            }
+        let previous = process.take().expect("it was started");
+        let group = match &previous {
+            Process::Started(child) => pid_of(child),
             Process::Successor { group, .. } => *group,
         };
-        let pid = until_some("its successor answers", || ctl::pid(&self.admin()));
+        let pid = until_some("its successor answers", || ctl::pid(&self.admin()).filter(|pid| *pid != previous.pid()));
         *process = Some(Process::Successor { pid, group });
-        Ok(())
+        Ok(Previous(previous))
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.process.lock().unwrap().as_ref().expect("it was started").pid()
     }
 
     /// SIGTERM: it moves its connections away, and ends by itself.

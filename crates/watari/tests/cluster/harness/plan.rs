@@ -14,6 +14,8 @@ pub(crate) struct Plan {
     pub(crate) content: Content,
     /// The agents, the first few of [`FIVE_AGENTS`](super::FIVE_AGENTS). `None`: those of [`AGENTS`].
     pub(crate) agents: Option<&'static [&'static str]>,
+    /// Whether the dispatcher is an agent, too.
+    pub(crate) has_both_roles: bool,
     /// Lines of `[dispatcher]`.
     pub(crate) dispatcher: &'static str,
     /// Keys of each agent in the dispatcher's list, after a comma.
@@ -105,8 +107,10 @@ impl Plan {
             text += &peer_table(guest, ([127, 0, 0, 1], port).into());
         }
         text += &if node.name == DISPATCHER {
-            let agents = nodes.iter().filter(|node| node.is_agent());
-            self.dispatcher(services, agents.map(|agent| (agent.name, tapped(agent.name).unwrap_or(agent.legs))))
+            let agents = nodes.iter().filter(|node| node.is_agent() || self.has_both_roles);
+            let agents = agents.map(|agent| (agent.name, tapped(agent.name).unwrap_or(agent.legs)));
+            let agent = if self.has_both_roles { self.agent(node, origins) } else { String::new() };
+            self.dispatcher(services, agents) + &agent
         } else {
             self.agent(node, origins)
         };
