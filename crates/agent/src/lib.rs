@@ -109,6 +109,8 @@ pub struct Config {
     pub settings: Settings,
     /// How sessions are shared.
     pub sharing: Sharing,
+    /// Whether this process takes over from another one of this node.
+    pub has_predecessor: bool,
 }
 
 /// The longest interval at which an agent that is about to end repeats `Draining` and checks whether it is empty.
@@ -212,11 +214,6 @@ impl Agent {
     pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
         self.shared.settle().await?;
         Ok(PassingOn::begin(&self.shared, &self.accepting.legs))
-    }
-
-    /// This process has a predecessor, whose connections pass to it.
-    pub fn begin_to_take_over(&self) {
-        self.shared.peers.other_processes().begin_predecessor();
     }
 
     /// The predecessor of this process has ended.
@@ -359,9 +356,12 @@ impl AgentShared {
     fn new(config: Config, mesh: Mesh, metrics: Metrics) -> io::Result<Self> {
         let limits = config.settings.limits;
         let peers = Peers::new(config.name, mesh);
+        if config.has_predecessor {
+            peers.other_processes().begin_predecessor();
+        }
         let (settings, metrics) = (Arc::new(CurrentSettings::new(config.settings)), Arc::new(metrics));
         let learned = metrics.ticket_seeds_learned.clone();
-        let sessions = Arc::new(SessionService::new(peers.clone(), config.sharing, learned)?);
+        let sessions = Arc::new(SessionService::new(peers.clone(), config.sharing, config.has_predecessor, learned)?);
         let slots = Slots::new(limits.connections_max);
         let registry = Arc::new(Registry::new(peers.clone()));
         let departures = Departures::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone());

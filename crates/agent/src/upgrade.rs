@@ -64,8 +64,6 @@ const SESSIONS_LEN_MAX: usize = 4 << 20;
 /// The agent cannot pass its connections on now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotPass {
-    #[error("the sessions of this agent are in a file that only one process can open: drain the agent, and restart it")]
-    Database,
     #[error(
         "this agent relays {0} tunnels and streams of events between another agent and a client or an origin: upgrade again when they have ended"
     )]
@@ -159,7 +157,7 @@ impl PassingOn {
         let (next_id, keys) = self.shared.keys.give_up();
         self.given_up = Some((next_id, keys.clone()));
         let states = [PassedState::Seeds(self.shared.sessions.seeds()), PassedState::LegKeys(next_id, keys)];
-        let sessions = in_parts(self.shared.sessions.give_up()).into_iter().map(PassedState::Sessions);
+        let sessions = in_parts(self.shared.sessions.give_up().await).into_iter().map(PassedState::Sessions);
         states.into_iter().chain(sessions).filter_map(|state| encode(&state).ok()).collect()
     }
 
@@ -197,9 +195,9 @@ impl Drop for PassingOn {
         shared.to_successor.set(None);
         shared.peers.other_processes().end_successor();
         shared.registry.stay();
-        shared.sessions.keep();
         if let Some((next_id, keys)) = self.given_up.take() {
             shared.keys.take_over(next_id, keys);
+            shared.sessions.keep();
         }
         shared.pause_moves(false);
     }
@@ -229,9 +227,6 @@ impl AgentShared {
     }
 
     pub(crate) fn can_pass(&self) -> Result<(), CannotPass> {
-        if self.sessions.has_database() {
-            return Err(CannotPass::Database);
-        }
         match self.anchors.ends_len() {
             0 => Ok(()),
             anchored => Err(CannotPass::Anchored(anchored)),

@@ -164,7 +164,8 @@ impl Node {
             agent: match (&config.agent, &loaded.agent, listeners.legs) {
                 (Some(agent), Some(loaded), Some(legs)) => {
                     let (sharing, settings) = (agent.sharing.clone(), loaded.settings.clone());
-                    let config = watari_agent::Config { name: name.clone(), settings, sharing };
+                    let (name, has_predecessor) = (name.clone(), before.is_some());
+                    let config = watari_agent::Config { name, settings, sharing, has_predecessor };
                     Some(start.agent(config, (agent.threads, legs))?)
                 }
                 _ => None,
@@ -218,9 +219,7 @@ impl Node {
             links.begin();
         }
         listeners.admin.own();
-        if let Some(agent) = &running.agent {
-            agent.accept().await.map_err(starting("accepting legs"))?;
-        }
+        running.accept_legs().await.map_err(starting("accepting legs"))?;
         if let Some((dispatcher, wanted)) = accepting {
             if before.is_some() {
                 // Clients wait in the backlog meanwhile.

@@ -2,8 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
 use watari_session::Session;
 use watari_session_stores::{Database, Entry, Usage, Writer, WriterCounters};
 use watari_values::SessionKey;
@@ -29,7 +32,104 @@ pub struct DatabaseStatus {
     pub counters: WriterCounters,
 }
 
-/// The file. It never holds a secret in the clear, nor any key. So an expired or replaced session in it cannot be
+/// How long another process of this node may take to close the file, and how often this one tries to open it.
+const OPEN_MAX: Duration = Duration::from_mins(1);
+const OPEN_AGAIN: Duration = Duration::from_millis(50);
+/// How long the agent waits until the file is closed.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// The file, which only one process can open. During an upgrade, the predecessor closes it and the successor opens it.
+pub(super) struct OneProcessDatabase {
+    file: Option<DatabaseFile>,
+    ring: Arc<TicketRing>,
+    clock: Clock,
+    state: Mutex<FileState>,
+}
+
+#[derive(Default)]
+struct FileState {
+    open: Option<Arc<SealedDatabase>>,
+    /// Whether this process has the file, or is about to open it.
+    is_wanted: bool,
+}
+
+impl OneProcessDatabase {
+    /// `file`: `None` if sessions are only in memory. The file is not open.
+    pub(super) fn new(file: Option<DatabaseFile>, ring: Arc<TicketRing>, clock: Clock) -> Self {
+        Self { file, ring, clock, state: Mutex::default() }
+    }
+
+    /// The file, if it is open.
+    pub(super) fn get(&self) -> Option<Arc<SealedDatabase>> {
+        self.state().open.clone()
+    }
+
+    /// Opens the file at once.
+    pub(super) fn open(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let opened = SealedDatabase::open(file, Arc::clone(&self.ring), self.clock)?;
+        *self.state() = FileState { open: Some(Arc::new(opened)), is_wanted: true };
+        Ok(())
+    }
+
+    /// Opens the file when another process of this node has closed it, unless it is open. Until then, and if that fails,
+    /// sessions are only in memory. Requires a tokio runtime.
+    pub(super) fn open_soon(self: &Arc<Self>) {
+        let was_wanted = std::mem::replace(&mut self.state().is_wanted, true);
+        if self.file.is_some() && !was_wanted {
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.open_when_closed().await });
+        }
+    }
+
+    async fn open_when_closed(self: &Arc<Self>) {
+        let deadline = Instant::now() + OPEN_MAX;
+        loop {
+            let this = Arc::clone(self);
+            let Some(file) = self.file.clone() else { return };
+            let opened = spawn_blocking(move || SealedDatabase::open(&file, Arc::clone(&this.ring), this.clock)).await;
+            match opened.map_err(io::Error::other).flatten() {
+                Ok(opened) => {
+                    let mut state = self.state();
+                    // Otherwise a successor of this process waits for the file.
+                    state.open = state.is_wanted.then(|| Arc::new(opened));
+                    return;
+                }
+                Err(error) if Instant::now() >= deadline => {
+                    tracing::error!(%error, "cannot open the file of sessions: sessions are only in memory");
+                    return;
+                }
+                Err(_) if !self.state().is_wanted => return,
+                Err(_) => sleep(OPEN_AGAIN).await,
+            }
+        }
+    }
+
+    /// Writes what is queued, and closes the file. A lookup in progress keeps it open for a moment.
+    pub(super) async fn close(&self) {
+        let open = {
+            let mut state = self.state();
+            state.is_wanted = false;
+            state.open.take()
+        };
+        if let Some(open) = open {
+            let close = async {
+                open.flush().await;
+                // It waits for the thread of the file.
+                let _ = spawn_blocking(move || drop(open)).await;
+            };
+            if timeout(CLOSE_MAX, close).await.is_err() {
+                tracing::warn!("the file of sessions is still being written: the new process waits for it");
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, FileState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The open file. It never holds a secret in the clear, nor any key. So an expired or replaced session in it cannot be
 /// opened after its epoch's key is destroyed.
 pub(super) struct SealedDatabase {
     writer: Writer,

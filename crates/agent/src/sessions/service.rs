@@ -35,8 +35,14 @@ pub(crate) struct SessionService {
 }
 
 impl SessionService {
-    /// `seeds_learned` counts the seeds of ticket keys that other agents send.
-    pub(crate) fn new(peers: Peers, sharing: Sharing, seeds_learned: Counter) -> io::Result<Self> {
+    /// `seeds_learned` counts the seeds of ticket keys that other agents send. With a predecessor of this process, the
+    /// file of sessions is opened later ([`Self::begin`]).
+    pub(crate) fn new(
+        peers: Peers,
+        sharing: Sharing,
+        has_predecessor: bool,
+        seeds_learned: Counter,
+    ) -> io::Result<Self> {
         let clock = Clock::start();
         let issuer = peers.name().clone();
         let linked = Arc::new(LinkedAgents::new(peers.clone(), sharing.mode != Mode::Private));
@@ -49,7 +55,10 @@ impl SessionService {
             }
             None => None,
         };
-        let stored = Arc::new(StoredSessions::new(peers, &sharing, tickets, clock)?);
+        let stored = Arc::new(StoredSessions::new(peers, &sharing, tickets, clock));
+        if !has_predecessor {
+            stored.database_file().open()?;
+        }
         let offered = Arc::new(watari_handshake::Sessions {
             tickets: sharing.seals_tickets().then(|| Arc::clone(tickets) as _),
             kept: true,
@@ -132,6 +141,7 @@ impl SessionService {
 
     /// The agent begins to serve. It has the keys of a predecessor, if there was one.
     pub(crate) fn begin(&self) -> io::Result<()> {
+        self.stored.database_file().open_soon();
         self.keys.begin_to_serve().map_err(io::Error::other)
     }
 
@@ -145,23 +155,21 @@ impl SessionService {
         self.linked.notify_learned();
     }
 
-    /// The sessions in memory, for a successor of this process, which approves their uses from now on.
-    pub(crate) fn give_up(&self) -> Vec<PassedSession> {
+    /// The sessions in memory, for a successor of this process, which approves their uses from now on. Closes the file
+    /// of sessions.
+    pub(crate) async fn give_up(&self) -> Vec<PassedSession> {
+        self.stored.database_file().close().await;
         self.stored.give_up()
     }
 
-    /// The successor has failed.
+    /// The successor has failed after [`Self::give_up`].
     pub(crate) fn keep(&self) {
         self.stored.keep();
+        self.stored.database_file().open_soon();
     }
 
     pub(crate) fn take_over(&self, sessions: Vec<PassedSession>) {
         self.stored.take_over(sessions);
-    }
-
-    /// Whether sessions are in a file, which only one process can open.
-    pub(crate) fn has_database(&self) -> bool {
-        self.sharing.database.is_some()
     }
 
     /// Waits for ticket keys for a limited time. Without keys no client gets a ticket.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use watari_session::{
 use watari_values::{NodeName, SecretBytes, SessionKey};
 
 use super::clock::Clock;
-use super::database::{DatabaseStatus, SealedDatabase};
+use super::database::{DatabaseStatus, OneProcessDatabase};
 use super::sharing::{Mode, Sharing};
 use super::tickets::TicketRing;
 use super::wire::session_message_to_wire;
@@ -29,7 +28,7 @@ pub(super) struct StoredSessions {
     clock: Clock,
     peers: Peers,
     /// Sessions from before the process started, and those that memory has no room for.
-    database: Option<SealedDatabase>,
+    database: Arc<OneProcessDatabase>,
     state: Mutex<ExchangeState>,
     /// Whether a successor of this process approves uses of the sessions.
     is_given_up: AtomicBool,
@@ -66,10 +65,10 @@ struct ExchangeState {
 }
 
 impl StoredSessions {
-    pub(super) fn new(peers: Peers, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
+    /// The file of sessions is not open ([`Self::database_file`]).
+    pub(super) fn new(peers: Peers, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> Self {
         let placement = if sharing.mode == Mode::Push { Placement::Push } else { Placement::Owner };
-        let open = |file| SealedDatabase::open(file, Arc::clone(ring), clock);
-        let database = sharing.database.as_ref().map(open).transpose()?;
+        let database = Arc::new(OneProcessDatabase::new(sharing.database.clone(), Arc::clone(ring), clock));
         let exchange = Exchange::new(peers.name().clone(), placement, Store::new(sharing.memory_bytes));
         let state = ExchangeState {
             exchange,
@@ -78,19 +77,19 @@ impl StoredSessions {
             spends: HashMap::new(),
             looks_at: None,
         };
-        Ok(Self {
+        Self {
             clock,
             peers,
             database,
             state: Mutex::new(state),
             is_given_up: AtomicBool::new(false),
             changed: Notify::new(),
-        })
+        }
     }
 
     /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
     pub(super) async fn put(&self, sessions: Vec<(SessionKey, Session)>) {
-        if let Some(database) = &self.database {
+        if let Some(database) = self.database.get() {
             for (key, session) in &sessions {
                 database.put(*key, session);
             }
@@ -146,7 +145,7 @@ impl StoredSessions {
 
     /// Loads sessions that are not in memory from the file.
     pub(super) async fn restore(&self, keys: &[SessionKey]) {
-        let Some(database) = &self.database else { return };
+        let Some(database) = self.database.get() else { return };
         let missing = self.missing(keys);
         if missing.is_empty() {
             return;
@@ -158,7 +157,7 @@ impl StoredSessions {
 
     /// The keys in another agent's request that are not in memory, and may be in the file.
     pub(super) fn may_be_stored(&self, message: &Message) -> Vec<SessionKey> {
-        match (&self.database, message) {
+        match (self.database.get(), message) {
             (Some(_), Message::Request(_, Request::Get(keys))) => self.missing(keys),
             _ => Vec::new(),
         }
@@ -171,7 +170,7 @@ impl StoredSessions {
 
     /// Writes sessions that are in memory to the file.
     fn store(&self, keys: impl Iterator<Item = SessionKey>) {
-        let Some(database) = &self.database else { return };
+        let Some(database) = self.database.get() else { return };
         let now = self.clock.unix_s();
         for key in keys {
             let in_memory = self.state().exchange.store().get(&key, now).map(|(session, _)| session.clone());
@@ -183,13 +182,18 @@ impl StoredSessions {
 
     /// Waits until all queued sessions are in the file.
     pub(super) async fn flush(&self) {
-        if let Some(database) = &self.database {
+        if let Some(database) = self.database.get() {
             database.flush().await;
         }
     }
 
     pub(super) fn database_status(&self) -> Option<DatabaseStatus> {
-        self.database.as_ref()?.status()
+        self.database.get()?.status()
+    }
+
+    /// The file of sessions.
+    pub(super) fn database_file(&self) -> &Arc<OneProcessDatabase> {
+        &self.database
     }
 
     /// Sets the linked agents.

@@ -321,10 +321,7 @@ impl Listening {
         if let Some(dispatcher) = &roles.dispatcher {
             dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
         }
-        if let Some(agent) = &roles.agent {
-            agent.accept().await.map_err(UpgradeError::Legs)?;
-        }
-        Ok(())
+        roles.accept_legs().await.map_err(UpgradeError::Legs)
     }
 }
 
@@ -659,9 +656,6 @@ impl PredecessorStream {
         has_admin: bool,
     ) -> Result<Option<PassedAddresses>, NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
-        if let Some(agent) = &roles.agent {
-            agent.begin_to_take_over();
-        }
         self.send(&FromSuccessor::Prepared { has_admin }).await.map_err(failed)?;
         let mut taken = 0;
         let addresses = loop {
