@@ -210,7 +210,7 @@ impl Agent {
     }
 
     /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
-    /// and so legs must still be accepted. The caller then stops that.
+    /// and so legs must still be accepted. The caller stops that before it asks for [`PassingOn::states`].
     pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
         self.shared.settle().await?;
         Ok(PassingOn::begin(&self.shared, &self.accepting.legs))
@@ -500,9 +500,13 @@ impl AgentShared {
 
 impl Accepting {
     async fn begin(&self) -> io::Result<()> {
+        let mut loops = self.loops.lock().await;
+        if loops.is_some() {
+            return Ok(());
+        }
         let until = self.shutdown.child_token();
         let acceptor = self.legs.accept(self.listener.try_clone()?, &until)?;
-        *self.loops.lock().await = Some((acceptor, until));
+        *loops = Some((acceptor, until));
         Ok(())
     }
 

@@ -137,6 +137,11 @@ impl PassingOn {
         Ok(())
     }
 
+    /// The number of connections that were not asked to pass yet.
+    pub fn not_asked(&self) -> usize {
+        self.shared.registry.not_passing().len()
+    }
+
     /// Whether no connection is left that could pass now.
     pub fn is_settled(&self) -> bool {
         self.undecided.is_decided() && self.shared.registry.not_passing().is_empty() && self.passing.is_empty()

@@ -6,7 +6,7 @@
 //!     |<-- Hello -----------------------------------|
 //!     |--- Listeners, Start, with the sockets ------>|  starts all but links, voter and listeners for clients
 //!     |<-- Prepared --------------------------------|
-//!     | accepts no more clients                      |
+//!     | accepts no more clients; an agent: once it has passed most connections
 //!     |--- Connections, with their sockets --------->|  \
 //!     |<-- Taken ------------------------------------|   } until all have passed
 //!     |                                              |  /  goes on with them
@@ -229,7 +229,7 @@ impl Predecessor {
     ) -> Result<(Upgraded, Option<watari_agent::PassingOn>), UpgradeError> {
         let Roles { dispatcher, agent } = parts.roles;
         successor.greet().await?;
-        let listening = Listening::of(dispatcher.as_ref()).await.map_err(UpgradeError::Listeners)?;
+        let mut listening = Listening::of(dispatcher.as_ref()).await.map_err(UpgradeError::Listeners)?;
         let redirects = parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?;
         let legs = agent.as_ref().map(Agent::listener).transpose().map_err(UpgradeError::Listeners)?;
         let tcp: Vec<_> = listening.accepting.all().chain(&redirects).chain(&self.tcp).chain(&legs).collect();
@@ -239,9 +239,15 @@ impl Predecessor {
             Some(agent) => Some(agent.begin_to_pass_on().await?),
             None => None,
         };
-        listening.stop(parts.roles).await?;
         let mut passed = Passed { taken: 0, of_dispatcher: None, of_agent };
-        if let Err(cause) = successor.take_over(dispatcher.as_ref(), &mut passed).await {
+        let taken_over = match successor.take_most_over(&mut passed).await {
+            Ok(()) => {
+                listening.stop(parts.roles).await?;
+                successor.take_over(dispatcher.as_ref(), &mut passed).await
+            }
+            Err(cause) => Err(cause),
+        };
+        if let Err(cause) = taken_over {
             let taken = passed.taken;
             // The connections go on here before new ones come.
             drop(passed);
@@ -291,6 +297,7 @@ impl Predecessor {
 struct Listening {
     wanted: watari_dispatcher::Listeners<SocketAddr>,
     accepting: watari_dispatcher::Listeners,
+    is_stopped: bool,
 }
 
 impl Listening {
@@ -299,11 +306,12 @@ impl Listening {
             Some(dispatcher) => dispatcher.listeners().await?,
             None => watari_dispatcher::Listeners::default(),
         };
-        Ok(Self { wanted: accepting.addresses()?, accepting })
+        Ok(Self { wanted: accepting.addresses()?, accepting, is_stopped: false })
     }
 
     /// Has the roles accept nothing. The listeners stay.
-    async fn stop(&self, roles: &Roles) -> Result<(), UpgradeError> {
+    async fn stop(&mut self, roles: &Roles) -> Result<(), UpgradeError> {
+        self.is_stopped = true;
         if let Some(dispatcher) = &roles.dispatcher {
             let nowhere = watari_dispatcher::Listeners::default();
             let nothing = watari_dispatcher::Listeners::default();
@@ -315,9 +323,12 @@ impl Listening {
         Ok(())
     }
 
-    /// Has the roles accept again.
+    /// Has the roles accept again, after [`Listening::stop`].
     async fn start(self, roles: &Roles) -> Result<(), UpgradeError> {
-        let Self { wanted, accepting } = self;
+        let Self { wanted, accepting, is_stopped } = self;
+        if !is_stopped {
+            return Ok(());
+        }
         if let Some(dispatcher) = &roles.dispatcher {
             dispatcher.listen(&wanted, accepting).await.map_err(UpgradeError::Listeners)?;
         }
@@ -463,6 +474,18 @@ impl Successor {
         }
     }
 
+    /// Passes most connections of the agent on, while it still accepts legs. So new clients wait only for the rest.
+    async fn take_most_over(&mut self, passed: &mut Passed) -> io::Result<()> {
+        let Some(passing) = &mut passed.of_agent else { return Ok(()) };
+        let mut goes_on = true;
+        while goes_on {
+            let before = passed.taken;
+            self.take_batch_over(passing, &mut passed.taken).await?;
+            goes_on = passed.taken > before && passing.not_asked() > BATCH_MAX;
+        }
+        Ok(())
+    }
+
     /// Passes all connections on. After an error the new process has ended.
     async fn take_over(&mut self, dispatcher: Option<&Dispatcher>, passed: &mut Passed) -> io::Result<()> {
         if let Some(passing) = &mut passed.of_agent {
@@ -505,14 +528,20 @@ impl Successor {
     async fn take_over_agent(&mut self, passing: &mut watari_agent::PassingOn, taken: &mut usize) -> io::Result<()> {
         let mut waits_since = Instant::now();
         while !passing.is_settled() && waits_since.elapsed() < AGENT_PASS_MAX {
-            let batch: Vec<_> = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
-            if !batch.is_empty() {
+            let before = *taken;
+            self.take_batch_over(passing, taken).await?;
+            if *taken > before {
                 waits_since = Instant::now();
             }
-            self.pass_all(batch, taken, Failing::Kill).await?;
-            if passing.has_messages() {
-                self.exchange(passing).await?;
-            }
+        }
+        Ok(())
+    }
+
+    async fn take_batch_over(&mut self, passing: &mut watari_agent::PassingOn, taken: &mut usize) -> io::Result<()> {
+        let batch = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
+        self.pass_all(batch, taken, Failing::Kill).await?;
+        if passing.has_messages() {
+            self.exchange(passing).await?;
         }
         Ok(())
     }
