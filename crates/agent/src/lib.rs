@@ -204,11 +204,6 @@ impl Agent {
         self.accepting.listener.try_clone()
     }
 
-    /// Whether a successor of this process could take over now.
-    pub fn can_pass(&self) -> Result<(), CannotPass> {
-        self.shared.can_pass()
-    }
-
     /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
     /// and so legs must still be accepted. The caller stops that before it asks for [`PassingOn::states`].
     pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
@@ -488,7 +483,15 @@ impl AgentShared {
             AgentToAgent::Prepared(prepared) => self.registry.on_prepared(from, prepared.clone()),
             AgentToAgent::ShipInResponse(shipped) => self.on_ship_in_response(from, shipped),
             AgentToAgent::Rest(rest) => self.arrivals.on_rest(rest),
-            AgentToAgent::Anchored(message) => self.anchors.on_message(from, message),
+            AgentToAgent::Anchored(anchored) => {
+                if self.peers.other_processes().has_predecessor() && !self.anchors.has_end_for(anchored) {
+                    // It answers if the end is not there either.
+                    let message = Message::AgentToAgent(message.clone());
+                    self.peers.other_processes().to_predecessor(from, &message);
+                } else {
+                    self.anchors.on_message(from, anchored);
+                }
+            }
             AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(from, seeds),
             AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(from, *seed),
             AgentToAgent::Session(message) => {

@@ -12,8 +12,8 @@
 //! | taken | the successor | |
 //!
 //! What cannot pass at the moment stays in this process and passes later: a connection in its handshake, within an
-//! upload, or within a response that cannot be continued. HTTP/2 connections, tunnels and streams of events end here.
-//! Meanwhile the successor has the links of this node, and messages about these connections go through it
+//! upload, or within a response that cannot be continued. HTTP/2 connections, tunnels and streams of events end here, and
+//! so do the ends of anchored streams. Meanwhile the successor has the links of this node, and messages about these connections go through it
 //! ([`OtherProcesses`]).
 //!
 //! [`Order::PassOn`]: crate::handoff::registry::Order::PassOn
@@ -64,10 +64,6 @@ const SESSIONS_LEN_MAX: usize = 4 << 20;
 /// The agent cannot pass its connections on now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotPass {
-    #[error(
-        "this agent relays {0} tunnels and streams of events between another agent and a client or an origin: upgrade again when they have ended"
-    )]
-    Anchored(usize),
     #[error("{0} connections that move to this agent are undecided: upgrade again later")]
     Undecided(usize),
 }
@@ -129,12 +125,13 @@ impl PassingOn {
         encode_messages(&self.shared.peers.other_processes().take_for_successor())
     }
 
-    /// Handles the messages of the successor.
-    pub fn handle(&self, messages: &[u8]) -> Result<(), RestoreError> {
-        for (from, message) in decode_messages(messages)? {
-            self.shared.on_message(&from, &message);
+    /// Handles the messages of the successor. Returns their number.
+    pub fn handle(&self, messages: &[u8]) -> Result<usize, RestoreError> {
+        let messages = decode_messages(messages)?;
+        for (from, message) in &messages {
+            self.shared.on_message(from, message);
         }
-        Ok(())
+        Ok(messages.len())
     }
 
     /// The number of connections that were not asked to pass yet.
@@ -147,9 +144,9 @@ impl PassingOn {
         self.undecided.is_decided() && self.shared.registry.not_passing().is_empty() && self.passing.is_empty()
     }
 
-    /// The number of connections here.
+    /// The number of connections here, and of those to origins whose clients' connections have moved.
     pub fn left(&self) -> usize {
-        self.shared.slots.taken()
+        self.shared.slots.taken() + self.shared.anchors.len()
     }
 
     /// What else passes, for [`Agent::take_state`](crate::Agent::take_state). From now on, this process accepts no
@@ -231,16 +228,8 @@ impl AgentShared {
         self.preparations.pause(is_paused);
     }
 
-    pub(crate) fn can_pass(&self) -> Result<(), CannotPass> {
-        match self.anchors.ends_len() {
-            0 => Ok(()),
-            anchored => Err(CannotPass::Anchored(anchored)),
-        }
-    }
-
     /// Refuses connections that move here from now on, and waits until none is undecided.
     pub(crate) async fn settle(&self) -> Result<(), CannotPass> {
-        self.can_pass()?;
         self.pause_moves(true);
         let deadline = Instant::now() + SETTLE_MAX;
         while self.arrivals.len() > 0 {

@@ -75,9 +75,9 @@ impl Anchors {
         self.ends().keys().filter(|(end, _)| *end == AnchoredEnd::Anchor).count()
     }
 
-    /// The number of ends at this agent.
-    pub(crate) fn ends_len(&self) -> usize {
-        self.ends().len()
+    /// Whether the end that gets the message is in this process.
+    pub(crate) fn has_end_for(&self, message: &AnchoredMessage) -> bool {
+        self.ends().contains_key(&(message.to, message.id))
     }
 
     pub(crate) fn on_message(&self, from: &NodeName, message: &AnchoredMessage) {

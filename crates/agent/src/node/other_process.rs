@@ -5,7 +5,8 @@
 //!    Prepare, to this node  ──────────────────────▶  answers by Prepared, to this node
 //!    once the successor has the links:
 //!    messages to other nodes ─────────────────────▶  sends them
-//!    handles them  ◀─────────────────────────────── messages of dispatchers, which may be about connections there
+//!    handles them  ◀─────────────────────────────── messages of dispatchers, which may be about connections there,
+//!                                                   and of agents about anchored streams with their ends there
 //! ```
 //!
 //! Messages wait here until the node exchanges them. A process can have both a predecessor that ends and a successor
@@ -21,6 +22,9 @@ use watari_wire::{AgentToAgent, AgentToDispatcher, Message};
 
 /// The most messages that wait for one process. Further ones are dropped, as if they had been lost on the network.
 const WAITING_MAX: usize = 4096;
+
+/// The most messages that are exchanged at once: some MiB.
+const EXCHANGED_MAX: usize = 256;
 
 /// A message, and the node that gets it or has sent it.
 pub(crate) type Addressed = (NodeName, Message);
@@ -107,8 +111,10 @@ impl OtherProcesses {
         }
         match &mut waiting.successor {
             Some(ForSuccessor { has_links: true, messages }) if is_of_connection(message) => {
+                // The successor sends a message about an anchored stream back if the end is not there.
+                let is_for_both = is_own && !matches!(message, Message::AgentToAgent(_));
                 match put(Some(messages), to, message) {
-                    Route::Taken if is_own => Route::TakenAndLinks,
+                    Route::Taken if is_for_both => Route::TakenAndLinks,
                     put => put,
                 }
             }
@@ -117,7 +123,7 @@ impl OtherProcesses {
         }
     }
 
-    /// Passes a dispatcher's message on, which may be about a connection of the predecessor.
+    /// Passes another node's message on, which may be about a connection of the predecessor.
     pub(crate) fn to_predecessor(&self, from: &NodeName, message: &Message) {
         put(self.waiting().predecessor.as_mut(), from, message);
     }
@@ -127,19 +133,19 @@ impl OtherProcesses {
     }
 
     pub(crate) fn take_for_successor(&self) -> Vec<Addressed> {
-        self.waiting().successor.as_mut().map(|successor| std::mem::take(&mut successor.messages)).unwrap_or_default()
+        self.waiting().successor.as_mut().map(|successor| take_some(&mut successor.messages)).unwrap_or_default()
     }
 
     /// Takes what waits for the predecessor, after so many answers to it or after `limit`.
     pub(crate) async fn take_for_predecessor(&self, answers: usize, limit: Duration) -> Vec<Addressed> {
         let deadline = Instant::now() + limit;
-        let is_answer = |(_, message): &&Addressed| matches!(message, Message::AgentToAgent(_));
+        let is_answer = |(_, message): &&Addressed| matches!(message, Message::AgentToAgent(AgentToAgent::Prepared(_)));
         loop {
             let count = |waiting: &Vec<Addressed>| waiting.iter().filter(is_answer).count() >= answers;
             if self.waiting().predecessor.as_ref().is_none_or(count)
                 || timeout_at(deadline, self.answered.notified()).await.is_err()
             {
-                return self.waiting().predecessor.as_mut().map(std::mem::take).unwrap_or_default();
+                return self.waiting().predecessor.as_mut().map(take_some).unwrap_or_default();
             }
         }
     }
@@ -157,10 +163,15 @@ fn is_of_connection(message: &Message) -> bool {
             !matches!(message, AgentToDispatcher::LegKey(_) | AgentToDispatcher::Draining)
         }
         Message::AgentToAgent(message) => {
-            matches!(message, AgentToAgent::Ship(_) | AgentToAgent::ShipInResponse(_) | AgentToAgent::Rest(_))
+            use AgentToAgent::{Anchored, Rest, Ship, ShipInResponse};
+            matches!(message, Ship(_) | ShipInResponse(_) | Rest(_) | Anchored(_))
         }
         Message::DispatcherToAgent(_) | Message::Takeover(_) => false,
     }
+}
+
+fn take_some(messages: &mut Vec<Addressed>) -> Vec<Addressed> {
+    messages.drain(..messages.len().min(EXCHANGED_MAX)).collect()
 }
 
 fn put(waiting: Option<&mut Vec<Addressed>>, node: &NodeName, message: &Message) -> Route {

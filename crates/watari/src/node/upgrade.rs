@@ -194,9 +194,6 @@ impl Predecessor {
         let _busy = self.busy.try_lock().map_err(|_| UpgradeError::InProgress)?;
         // A reload would change the listeners.
         let _reloading = parts.reloader.hold().await;
-        if let Some(agent) = &parts.roles.agent {
-            agent.can_pass()?;
-        }
         let program = program.map_or_else(own_program, Ok);
         let program = program.map_err(|cause| UpgradeError::Start { program: PathBuf::from("this program"), cause })?;
         let mut successor = Successor::spawn(program, parts.reloader.file())?;
@@ -356,12 +353,17 @@ impl Rest {
         while passing.left() > 0 || agent.has_predecessor() {
             let batch = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
             successor.pass_all(batch, &mut taken, Failing::ShutDown).await?;
-            successor.exchange(passing).await?;
+            let is_busy = passing.has_messages();
+            let came = successor.exchange(passing).await?;
             passing.end_others();
-            sleep(REST_AGAIN).await;
+            if came == 0 && !is_busy {
+                sleep(REST_AGAIN).await;
+            }
         }
         // The last announcements.
-        successor.exchange(passing).await?;
+        while passing.has_messages() {
+            successor.exchange(passing).await?;
+        }
         tracing::info!(taken, "the new process has taken over the rest");
         Ok(())
     }
@@ -546,8 +548,8 @@ impl Successor {
         Ok(())
     }
 
-    /// Exchanges messages between the agents.
-    async fn exchange(&mut self, passing: &watari_agent::PassingOn) -> io::Result<()> {
+    /// Exchanges messages between the agents. Returns how many have come.
+    async fn exchange(&mut self, passing: &watari_agent::PassingOn) -> io::Result<usize> {
         self.send(&FromPredecessor::Messages(passing.messages()), &[]).await?;
         match self.receive(TAKE_MAX).await? {
             FromSuccessor::Messages(messages) => passing.handle(messages.as_slice()).map_err(io::Error::other),

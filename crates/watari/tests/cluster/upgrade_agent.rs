@@ -15,7 +15,7 @@ use crate::clients::h2::{Frame, H2};
 use crate::clients::http::{Fault, Http, get_bytes, put};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::ctl::order_move;
-use crate::harness::node::{Node, WATARI};
+use crate::harness::node::{Node, Previous, WATARI};
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
@@ -437,14 +437,16 @@ fn a_successor_that_fails_changes_nothing() {
     fetch(&mut client(&cluster, &tastes()[1]).1, SMALL_LEN);
 }
 
-/// The process that `parent` has started, and the number of its open files.
-fn child_of(parent: Pid) -> Option<(Pid, usize)> {
+/// The successor that `parent` has started, and the number of its open files. Before it runs its program, it has all
+/// files of its parent, which waits for it.
+fn successor_of(parent: Pid) -> Option<(Pid, usize)> {
     let pids =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
     let mut children = pids.filter(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let parent_of = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<i32>().ok());
-        parent_of == Some(parent.as_raw_nonzero().get())
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent_of == Some(parent.as_raw_nonzero().get()) && String::from_utf8_lossy(&command).contains("--successor")
     });
     let pid = children.next()?;
     Some((Pid::from_raw(pid)?, fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)))
@@ -467,7 +469,7 @@ fn a_successor_that_fails_halfway_loses_only_what_it_has() {
         let refused = thread::scope(|scope| {
             let upgrade = scope.spawn(|| agent.upgrade(Some(&few)).unwrap_err());
             while let (false, Some(signal)) = (upgrade.is_finished(), signal) {
-                if let Some((pid, open)) = child_of(agent.pid())
+                if let Some((pid, open)) = successor_of(agent.pid())
                     && open >= files
                 {
                     // It may have ended by itself.
@@ -500,19 +502,24 @@ fn a_successor_that_fails_halfway_loses_only_what_it_has() {
     fetch(&mut client(&cluster, &tastes()[0]).1, SMALL_LEN);
 }
 
+/// The agents with both ends of an anchored stream are upgraded. The ends stay in the previous processes, and exchange
+/// their bytes through the new ones.
 #[test]
-fn an_agent_with_anchored_streams_is_not_upgraded() {
+fn a_web_socket_that_has_moved_goes_on() {
     let cluster = Cluster::start(&websockets::plan());
     let source = cluster.clients.served_by(AGENTS[0]);
     let mut socket = websockets::open(websockets::connect(&cluster, source), "/echo");
     websockets::check_echo(&mut socket, 1000, 1);
     order_move(&cluster.dispatcher().admin(), &cluster.connection_of(source).id, AGENTS[1]).unwrap();
     until("the tunnel has moved", || cluster.connection_of(source).node == AGENTS[1]);
-    for agent in &AGENTS[..2] {
-        let refused = cluster.node(agent).upgrade(None).unwrap_err();
-        assert!(refused.contains("this agent relays 1 tunnels"), "{refused}");
+    let mut previous = Vec::new();
+    for (seed, agent) in (2..).zip(AGENTS.into_iter().chain(AGENTS)) {
+        previous.push(cluster.node(agent).upgrade_beside(None).unwrap());
+        websockets::check_echo(&mut socket, 100_000, seed);
     }
-    websockets::check_echo(&mut socket, 1000, 2);
-    cluster.node(AGENTS[2]).upgrade(None).unwrap();
-    websockets::check_echo(&mut socket, 1000, 3);
+    assert!(previous[..2].iter_mut().all(Previous::is_running));
+    websockets::close(&mut socket);
+    drop(socket);
+    previous.iter_mut().for_each(Previous::wait_until_ended);
+    check_nothing_was_reset(&cluster);
 }
