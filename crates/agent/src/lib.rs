@@ -21,8 +21,7 @@
 //! A folder imports only from folders below it in this list, and no two files import from each other:
 //!
 //! ```text
-//!  lib           composition: the agent, its timers, dispatch of the mesh's messages
-//!  upgrade       passing everything to a successor of this process
+//!  lib, upgrade  composition: the agent, its timers, dispatch of the mesh's messages; passing all to a new process
 //!  accept        legs, their prefaces, the keys that authenticate these, the threads that serve
 //!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
 //!  handoff       source, target, announced ends, the registry of live connections, anchored streams
@@ -47,8 +46,6 @@ mod upgrade;
 use std::io;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,10 +55,11 @@ use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
 use watari_proxy::Proxy;
-use watari_sys::{Acceptor, Threads, Unidentified};
-use watari_values::{AbortReason, ConnectionStatus, NodeName, Role, SecretBytes};
+use watari_sys::{Threads, Unidentified};
+use watari_values::{AbortReason, ConnectionStatus, NodeName, Role};
 use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, ShipInResponse};
 
+use crate::accept::accepting::Accepting;
 use crate::accept::leg_keys::LegKeys;
 use crate::accept::legs::Legs;
 use crate::accept::serving_threads::ServingThreads;
@@ -124,15 +122,6 @@ pub struct Agent {
     accepting: Arc<Accepting>,
 }
 
-/// Legs, and their listener.
-struct Accepting {
-    legs: Arc<Legs>,
-    /// A handle that stays open while no legs are accepted.
-    listener: TcpListener,
-    shutdown: CancellationToken,
-    loops: tokio::sync::Mutex<Option<(Acceptor, CancellationToken)>>,
-}
-
 /// The parts of the agent, as messages, timers and operators reach them. Only this file has it.
 struct AgentShared {
     settings: Arc<CurrentSettings>,
@@ -174,12 +163,7 @@ impl Agent {
         let shared = Arc::new(AgentShared::new(config, mesh, metrics)?);
         // The caller's thread is one of them.
         let threads = Threads::start("serve", threads.get() - 1, shutdown)?;
-        let accepting = Accepting {
-            legs: Arc::new(shared.legs(ServingThreads::new(&threads))),
-            listener: legs,
-            shutdown: shutdown.clone(),
-            loops: tokio::sync::Mutex::default(),
-        };
+        let accepting = Accepting::new(shared.legs(ServingThreads::new(&threads)), legs, shutdown);
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
         tokio::spawn(async move { sessions.keep_keys(&until).await });
         let (sessions, until) = (shared.sessions.clone(), shutdown.clone());
@@ -201,40 +185,7 @@ impl Agent {
 
     /// Another handle of the listener for legs.
     pub fn listener(&self) -> io::Result<TcpListener> {
-        self.accepting.listener.try_clone()
-    }
-
-    /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
-    /// and so legs must still be accepted. The caller stops that before it asks for [`PassingOn::states`].
-    pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
-        self.shared.settle().await?;
-        Ok(PassingOn::begin(&self.shared, &self.accepting.legs))
-    }
-
-    /// The predecessor of this process has ended.
-    pub fn end_taking_over(&self) {
-        self.shared.peers.other_processes().end_predecessor();
-    }
-
-    /// Whether a predecessor of this process still serves connections.
-    pub fn has_predecessor(&self) -> bool {
-        self.shared.peers.other_processes().has_predecessor()
-    }
-
-    /// A connection that the predecessor of this process passed on. It stands still until it is started.
-    pub fn restore(&self, state: &[u8], sockets: Vec<OwnedFd>) -> Result<Restored, RestoreError> {
-        self.shared.restore(&self.accepting.legs, state, sockets)
-    }
-
-    /// Takes over a state of [`PassingOn::states`].
-    pub fn take_state(&self, state: &[u8]) -> Result<(), RestoreError> {
-        self.shared.take_state(state)
-    }
-
-    /// Handles messages of the predecessor ([`PassingOn::messages`]), and returns those for it
-    /// ([`PassingOn::handle`]).
-    pub async fn exchange(&self, messages: &[u8]) -> Result<SecretBytes, RestoreError> {
-        self.shared.exchange(messages).await
+        self.accepting.listener()
     }
 
     /// Waits until a thread has ended without a shutdown. Its clients are cut off. Otherwise this never returns.
@@ -421,7 +372,7 @@ impl AgentShared {
             arrivals: self.arrivals.clone(),
             connections,
             threads,
-            without_preface: AtomicUsize::default(),
+            without_preface: Arc::default(),
         }
     }
 
@@ -497,26 +448,6 @@ impl AgentShared {
             AgentToAgent::Session(message) => {
                 self.sessions.on_session_message(from, session_message_from_wire(message.clone()));
             }
-        }
-    }
-}
-
-impl Accepting {
-    async fn begin(&self) -> io::Result<()> {
-        let mut loops = self.loops.lock().await;
-        if loops.is_some() {
-            return Ok(());
-        }
-        let until = self.shutdown.child_token();
-        let acceptor = self.legs.accept(self.listener.try_clone()?, &until)?;
-        *loops = Some((acceptor, until));
-        Ok(())
-    }
-
-    async fn end(&self) {
-        if let Some((acceptor, until)) = self.loops.lock().await.take() {
-            until.cancel();
-            acceptor.ended().await;
         }
     }
 }

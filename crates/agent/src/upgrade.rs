@@ -32,13 +32,13 @@ use watari_wire::frame::Frame;
 use watari_wire::leg::ExportedLegKey;
 use watari_wire::{AgentToAgent, Message};
 
-use crate::AgentShared;
 use crate::accept::legs::Legs;
 use crate::connection::preparations::Continuation;
-use crate::handoff::passing::{Passed, PassedConnection, Passing, RestoreError, Shipped, Undecided, encode};
-use crate::handoff::registry::Ending;
+use crate::handoff::passing::{Passed, PassedConnection, Passing, RestoreError, Shipped, encode};
+use crate::handoff::registry::{Ending, Undecided};
 use crate::node::other_process::Addressed;
 use crate::sessions::stored::PassedSession;
+use crate::{Agent, AgentShared};
 
 /// Connections that stand still and wait to be taken.
 const PASSING_MAX: usize = 64;
@@ -46,9 +46,9 @@ const PASSING_MAX: usize = 64;
 /// How long [`PassingOn::next`] waits for another connection that was asked. Most stand still at once.
 const NEXT_MAX: Duration = Duration::from_millis(2);
 
-/// How long moves to this agent may take that are undecided when the upgrade begins, and legs that have no preface yet.
+/// How long moves to this agent may take that are undecided when the upgrade begins, and prefaces on legs of members.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
-const PREFACES_MAX: Duration = Duration::from_millis(50);
+const PREFACES_MAX: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long the successor waits for its site when it prepares responses. The previous process goes on with those that
@@ -75,6 +75,41 @@ enum PassedState {
     /// The keys for prefaces that dispatchers have signed for this process.
     LegKeys(u32, Vec<ExportedLegKey>),
     Sessions(Vec<PassedSession>),
+}
+
+impl Agent {
+    /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
+    /// and so legs must still be accepted. The caller stops that before it asks for [`PassingOn::states`].
+    pub async fn begin_to_pass_on(&self) -> Result<PassingOn, CannotPass> {
+        self.shared.settle().await?;
+        Ok(PassingOn::begin(&self.shared, self.accepting.legs()))
+    }
+
+    /// The predecessor of this process has ended.
+    pub fn end_taking_over(&self) {
+        self.shared.peers.other_processes().end_predecessor();
+    }
+
+    /// Whether a predecessor of this process still serves connections.
+    pub fn has_predecessor(&self) -> bool {
+        self.shared.peers.other_processes().has_predecessor()
+    }
+
+    /// A connection that the predecessor of this process passed on. It stands still until it is started.
+    pub fn restore(&self, state: &[u8], sockets: Vec<OwnedFd>) -> Result<Restored, RestoreError> {
+        self.shared.restore(self.accepting.legs(), state, sockets)
+    }
+
+    /// Takes over a state of [`PassingOn::states`].
+    pub fn take_state(&self, state: &[u8]) -> Result<(), RestoreError> {
+        self.shared.take_state(state)
+    }
+
+    /// Handles messages of the predecessor ([`PassingOn::messages`]), and returns those for it
+    /// ([`PassingOn::handle`]).
+    pub async fn exchange(&self, messages: &[u8]) -> Result<SecretBytes, RestoreError> {
+        self.shared.exchange(messages).await
+    }
 }
 
 /// Passes all connections to a successor. If it is dropped before [`PassingOn::finish`], this process goes on.

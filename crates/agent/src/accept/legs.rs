@@ -40,8 +40,8 @@ pub(crate) struct Legs {
     pub(crate) connections: Connections,
     /// Legs of the predecessor of this process are assigned to the same threads.
     pub(crate) threads: ServingThreads,
-    /// Legs that were accepted here and have no preface yet.
-    pub(crate) without_preface: AtomicUsize,
+    /// Legs that members have opened, and that have no preface yet.
+    pub(crate) without_preface: Arc<AtomicUsize>,
 }
 
 impl Legs {
@@ -72,23 +72,24 @@ impl Legs {
         });
     }
 
-    /// The number of legs that were accepted and have no preface yet.
+    /// The number of legs that members have opened, and that have no preface yet. Those in the backlog do not count.
     pub(crate) fn without_preface(&self) -> usize {
         self.without_preface.load(Ordering::Relaxed)
     }
 
     fn admit(self: &Arc<Self>, leg: TcpStream, from: SocketAddr) {
-        let place = self.unidentified.enter(from.ip(), self.peers.is_address_of_member(from.ip()));
-        let legs = self.clone();
+        let is_member = self.peers.is_address_of_member(from.ip());
+        let (place, crowded_out) = self.unidentified.enter(from.ip(), is_member);
+        let counted = is_member.then(|| WithoutPreface::count(&self.without_preface));
+        let (legs, waiting) = (self.clone(), Waiting::Unidentified(place, crowded_out, counted));
         match leg.into_std() {
-            Ok(leg) => self.threads.assign(leg, move |leg| async move { legs.attend(leg, place).await }),
+            Ok(leg) => self.threads.assign(leg, move |leg| async move { legs.attend(leg, waiting).await }),
             Err(error) => tracing::warn!(%error, "cannot accept a leg"),
         }
     }
 
     /// Takes connections from a leg, one after the other, for as long as it becomes free again.
-    async fn attend(&self, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
-        let waiting = Waiting::Unidentified(place.0, place.1);
+    async fn attend(&self, leg: TcpStream, waiting: Waiting) {
         let free = self.take(leg, Vec::with_capacity(PREFACE_LEN_MAX), waiting).await;
         self.attend_free(free).await;
     }
@@ -155,7 +156,6 @@ impl Legs {
 
     /// Reads the preface. `received` has the bytes that have already arrived.
     async fn open(&self, leg: &mut TcpStream, mut received: Vec<u8>, mut waiting: Waiting) -> Result<Opened, Refusal> {
-        let _counted = WithoutPreface::count(&self.without_preface);
         let read = async {
             loop {
                 if let Some(accepted) = self.keys.verify(&received)? {
@@ -193,14 +193,14 @@ impl Legs {
 /// The limit that a leg counts under until its preface is complete.
 enum Waiting {
     /// A leg that was just accepted. It may have to make room for another.
-    Unidentified(UnidentifiedPlace, CrowdedOut),
+    Unidentified(UnidentifiedPlace, CrowdedOut, Option<WithoutPreface>),
     /// A leg on which an earlier preface was authenticated.
     Idle(Slot),
 }
 
 impl Waiting {
     fn spoke(&self) {
-        if let Self::Unidentified(place, _) = self {
+        if let Self::Unidentified(place, ..) = self {
             place.spoke();
         }
     }
@@ -208,30 +208,33 @@ impl Waiting {
     /// Waits until the leg has to make room for another.
     async fn crowded_out(&mut self) {
         match self {
-            Self::Unidentified(_, crowded_out) => crowded_out.await,
+            Self::Unidentified(_, crowded_out, _) => crowded_out.await,
             Self::Idle(_) => pending().await,
         }
     }
 
     fn identified(self) {
         match self {
-            Self::Unidentified(place, _) => place.identified(),
+            Self::Unidentified(place, _, counted) => {
+                drop(counted);
+                place.identified();
+            }
             Self::Idle(place) => drop(place),
         }
     }
 }
 
 /// Counts a leg until its preface is complete.
-struct WithoutPreface<'a>(&'a AtomicUsize);
+struct WithoutPreface(Arc<AtomicUsize>);
 
-impl<'a> WithoutPreface<'a> {
-    fn count(count: &'a AtomicUsize) -> Self {
+impl WithoutPreface {
+    fn count(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+        Self(count.clone())
     }
 }
 
-impl Drop for WithoutPreface<'_> {
+impl Drop for WithoutPreface {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

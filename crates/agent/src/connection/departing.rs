@@ -15,8 +15,7 @@ use watari_wire::{ETAG_LEN_MAX, Leave, REQUEST_LEN_MAX};
 
 use super::preparations;
 use crate::handoff::live::About;
-use crate::handoff::passing::Undecided;
-use crate::handoff::registry::Order;
+use crate::handoff::registry::{Order, Undecided};
 use crate::node::peers::Peers;
 
 #[derive(Default)]

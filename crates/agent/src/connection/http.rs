@@ -13,7 +13,7 @@ use super::early_data::opening::{EarlyConnection, Unfinished};
 use super::requests::Requests;
 use super::site_service::OpenResponse;
 use crate::handoff::live::{About, Live};
-use crate::handoff::passing::Undecided;
+use crate::handoff::registry::Undecided;
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -13,6 +13,7 @@ use watari_values::{Epoch, SecretBytes};
 use watari_wire::{Ship, ShipInResponse};
 
 use super::live::{About, Live};
+use super::registry::Undecided;
 use super::source::ShippedResponse;
 
 /// A connection that stands still until the successor has it. Its leg is the only socket.
@@ -43,17 +44,6 @@ impl Passing {
 
 /// The most sockets of one connection.
 pub const SOCKETS_MAX: usize = 1;
-
-/// Held as long as it is open whether a connection passes, stays for now or has ended.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Undecided(Arc<()>);
-
-impl Undecided {
-    /// Whether no connection holds it.
-    pub(crate) fn is_decided(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-    }
-}
 
 /// The way to a successor, while there is one.
 #[derive(Default)]
@@ -235,6 +225,8 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<SecretBytes, postcard::Er
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use watari_stream::TlsStream;

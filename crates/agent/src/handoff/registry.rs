@@ -1,14 +1,13 @@
 //! The registry of the connections that this node owns.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 use watari_values::{ConnectionId, ConnectionStatus, Epoch, NodeName};
 use watari_wire::{Leave, Prepared};
 
 use super::live::About;
-use super::passing::Undecided;
 use crate::node::peers::Peers;
 
 /// The connections that this node owns, including those that are being given away.
@@ -48,6 +47,17 @@ pub(crate) enum Order {
     PassOn(Undecided),
     /// This process ends soon.
     End(Ending),
+}
+
+/// Held as long as it is open whether a connection passes, stays for now or has ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Undecided(Arc<()>);
+
+impl Undecided {
+    /// Whether no connection holds it.
+    pub(crate) fn is_decided(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
 }
 
 /// The orders for one connection.
