@@ -214,3 +214,31 @@ fn each_malformation_has_its_name() {
     let too_long = verifier(&[key(1, 1)]).verify(head);
     assert!(matches!(too_long, Err(PrefaceError::Malformed(Malformed::Proxy(ProxyError::TooLong { .. })))));
 }
+
+#[test]
+fn keys_pass_to_another_process_with_their_used_nonces() {
+    let keys = [key(1, 1), key(2, 2)];
+    let signers = keys.each_ref().map(signer);
+    let mut before = verifier(&keys);
+    let (used, late) = (
+        signers.each_ref().map(|signer| signer.sign(&sample())),
+        signers.each_ref().map(|signer| signer.sign(&sample())),
+    );
+    for preface in &used {
+        before.verify(preface).unwrap();
+    }
+    let mut exported = before.export();
+    let mut after = LegVerifier::new(name("a"));
+    assert!(exported.iter().cloned().all(|key| after.import(key)));
+    for (used, late) in used.iter().zip(&late) {
+        assert!(matches!(after.verify(used), Err(PrefaceError::Replayed { .. })));
+        assert!(after.verify(late).unwrap().is_some());
+    }
+    // The next key replaces the older one.
+    after.rotate(&name("d"), &key(3, 3));
+    let expired = after.verify(&signers[0].sign(&sample()));
+    assert!(matches!(expired, Err(PrefaceError::UnknownKey { key_id: 1, .. })));
+    assert!(after.verify(&signers[1].sign(&sample())).unwrap().is_some());
+    exported[0].truncate_window();
+    assert!(!after.import(exported.remove(0)), "a window of another size");
+}

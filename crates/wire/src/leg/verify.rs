@@ -43,6 +43,13 @@ pub struct ExportedLegKey {
     used: Vec<u64>,
 }
 
+#[cfg(test)]
+impl ExportedLegKey {
+    pub(super) fn truncate_window(&mut self) {
+        self.used.pop();
+    }
+}
+
 /// A verified preface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
