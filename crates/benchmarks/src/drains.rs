@@ -3,7 +3,7 @@
 //!
 //! * Watari's agent gets SIGTERM, and moves its connections to two other agents.
 //!   Another row has running downloads on further connections.
-//! * An upgrade in place replaces Watari's dispatcher by a new process.
+//! * An upgrade in place replaces Watari's dispatcher, or its agent, by a new process.
 //! * `HAProxy` and nginx are replaced as their manuals say, by a new process for the same address. The old process
 //!   closes idle connections, and their clients have to connect again.
 
@@ -19,7 +19,7 @@ use crate::connection::{Connection, Opener};
 use crate::failure::Failure;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
-use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
+use crate::servers::{Replaced, Server, UpgradedNode, Watari, haproxy_of_tls, nginx};
 use crate::site::{LARGE, Site};
 
 /// Target: the longest drain, in seconds.
@@ -60,6 +60,14 @@ const DOWNLOAD_PACE: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy)]
 enum Candidate {
     Watari,
+    Haproxy,
+    Nginx,
+}
+
+/// The server that is upgraded.
+#[derive(Clone, Copy)]
+enum Upgraded {
+    Watari(UpgradedNode),
     Haproxy,
     Nginx,
 }
@@ -149,26 +157,34 @@ fn upgrades(
     let downloads = UPGRADE_DOWNLOADS.min(scale.idle / 4);
     let idle = scale.idle - downloads;
     eprintln!("upgrades ..");
-    let candidates = [Candidate::Watari, Candidate::Haproxy, Candidate::Nginx];
+    let candidates = [
+        Upgraded::Watari(UpgradedNode::Dispatcher),
+        Upgraded::Watari(UpgradedNode::Agent),
+        Upgraded::Haproxy,
+        Upgraded::Nginx,
+    ];
     let outcomes = interleaved(scale.rounds, &candidates, |candidate| {
         let outcome = candidate.upgrade(site, clients, opener, (idle, downloads))?;
         let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
         Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)])
     })?;
-    let what = format!("upgrade in place with {idle} idle connections and {downloads} downloads");
-    let rows = [
-        (format!("{what}: time until the old process ends"), Unit::Seconds, UPGRADE_TARGET),
-        (format!("{what}: connections lost"), Unit::Count, 0.0),
-        (
-            "requests during the upgrade: time to first byte, 99th percentile".to_owned(),
-            Unit::Microseconds,
-            UPGRADE_PAUSE_TARGET,
-        ),
-    ];
-    for (at, (figure, unit, limit)) in rows.into_iter().enumerate() {
-        let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
-        for (peer, name) in outcomes[1..].iter().zip(["HAProxy", "nginx"]) {
-            report.add(Row::limited(figure.clone(), unit, of(&outcomes[0]), name, of(peer), limit));
+    let (ours, peers) = outcomes.split_at(2);
+    for (node, ours) in ["dispatcher", "agent"].into_iter().zip(ours) {
+        let what = format!("upgrade of the {node} with {idle} idle connections and {downloads} downloads");
+        let rows = [
+            (format!("{what}: time until the old process ends"), Unit::Seconds, UPGRADE_TARGET),
+            (format!("{what}: connections lost"), Unit::Count, 0.0),
+            (
+                format!("requests during the upgrade of the {node}: time to first byte, 99th percentile"),
+                Unit::Microseconds,
+                UPGRADE_PAUSE_TARGET,
+            ),
+        ];
+        for (at, (figure, unit, limit)) in rows.into_iter().enumerate() {
+            let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
+            for (peer, name) in peers.iter().zip(["HAProxy", "nginx"]) {
+                report.add(Row::limited(figure.clone(), unit, of(ours), name, of(peer), limit));
+            }
         }
     }
     Ok(())
@@ -190,7 +206,7 @@ fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
     }
 }
 
-impl Candidate {
+impl Upgraded {
     fn upgrade(
         self,
         site: &Site,
@@ -199,10 +215,10 @@ impl Candidate {
         (idle, downloads): (usize, usize),
     ) -> Result<Outcome, Failure> {
         match self {
-            Self::Watari => {
+            Self::Watari(node) => {
                 let watari = Watari::single(site, clients)?;
                 let visitors = Visitors::connect(opener, &watari.server, idle, downloads)?;
-                visitors.during(UPGRADE_END_MAX, || watari.upgrade_dispatcher())
+                visitors.during(UPGRADE_END_MAX, || watari.upgrade(node))
             }
             Self::Haproxy => {
                 let mut haproxy = haproxy_of_tls(site, clients)?;
@@ -217,7 +233,9 @@ impl Candidate {
             }
         }
     }
+}
 
+impl Candidate {
     fn replace(self, site: &Site, clients: &Clients, opener: &Opener, idle: usize) -> Result<Outcome, Failure> {
         match self {
             Self::Watari => {

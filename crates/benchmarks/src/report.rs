@@ -274,8 +274,8 @@ Memory, bursts and drains:
   send a request on every connection.
 * *N downloads*: on so many connections more, clients read a large file slowly. Each compares what it reads before,
   during and after the drain.
-* An *upgrade in place* replaces a dispatcher by a new process of the same host (`watari ctl upgrade`), as `HAProxy` and
-  nginx are replaced. Time counts from the order. An old process that has not ended after 10 s counts as 10 s.
+* An *upgrade* replaces a node by a new process of the same host (`watari ctl upgrade`), as `HAProxy` and nginx are
+  replaced. Time counts from the order. An old process that has not ended after 10 s counts as 10 s.
   `HAProxy` serves no files here, and has idle connections in place of the downloads.
 
 Takeovers:

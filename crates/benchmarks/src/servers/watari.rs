@@ -38,7 +38,7 @@ pub(crate) struct Watari {
     admin: PathBuf,
     /// The first agent's administration socket.
     agent_admin: PathBuf,
-    /// The process that has replaced the dispatcher.
+    /// The process that has replaced a node.
     successor: OnceLock<Successor>,
 }
 
@@ -49,6 +49,13 @@ impl Drop for Successor {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::TERM);
     }
+}
+
+/// The node that is upgraded: the dispatcher, or the first agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UpgradedNode {
+    Dispatcher,
+    Agent,
 }
 
 struct Node {
@@ -104,15 +111,19 @@ impl Watari {
         Ok(Replaced { pids: vec![agent.id()], since })
     }
 
-    /// Replaces the dispatcher by a new process, which ends with this value.
-    pub(crate) fn upgrade_dispatcher(&self) -> Result<Replaced, Failure> {
-        let (old, since) = (self.server.processes[0].id(), Instant::now());
-        self.ctl(&self.admin, &["upgrade"])?;
-        let status = self.ctl(&self.admin, &["--json", "status"])?;
+    /// Replaces a node by a new process, which ends with this value.
+    pub(crate) fn upgrade(&self, node: UpgradedNode) -> Result<Replaced, Failure> {
+        let (process, admin) = match node {
+            UpgradedNode::Dispatcher => (&self.server.processes[0], &self.admin),
+            UpgradedNode::Agent => (&self.server.processes[1], &self.agent_admin),
+        };
+        let (old, since) = (process.id(), Instant::now());
+        self.ctl(admin, &["upgrade"])?;
+        let status = self.ctl(admin, &["--json", "status"])?;
         let status: serde_json::Value = serde_json::from_slice(&status)
-            .map_err(|error| doing("reading what a dispatcher says of itself")(error.into()))?;
+            .map_err(|error| doing("reading what a node says of itself")(error.into()))?;
         let pid = status["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let pid = pid.ok_or_else(|| doing("finding a dispatcher's successor")(std::io::ErrorKind::NotFound.into()))?;
+        let pid = pid.ok_or_else(|| doing("finding a node's successor")(std::io::ErrorKind::NotFound.into()))?;
         self.successor.get_or_init(|| Successor(pid));
         Ok(Replaced { pids: vec![old], since })
     }
