@@ -236,17 +236,19 @@ impl Addresses {
     /// process grants no lease, and changes no address any more.
     pub async fn pass_on(&self) -> PassedAddresses {
         self.renew().await;
-        let Shared { end, tasks, is_passed, voter, candidates, .. } = &*self.shared;
+        let Shared { end, tasks, is_passed, voter, candidates, gate, .. } = &*self.shared;
         end.cancel();
         tasks.close();
         if timeout(END_MAX, tasks.wait()).await.is_err() {
-            tracing::warn!("a service address cannot be removed: the new process tries, too");
+            tracing::warn!("the kernel is slow to carry out an order for a service address");
+        }
+        if let Some(gate) = gate.clone() {
+            // Waits for an order in progress. No later one is carried out here.
+            let _ = spawn_blocking(move || lock(&gate).retire()).await;
         }
         is_passed.store(true, Ordering::SeqCst);
-        PassedAddresses {
-            voter: lock(voter).clone(),
-            candidates: candidates.iter().map(|entry| entry.machine().clone()).collect(),
-        }
+        let voter = lock(voter).clone();
+        PassedAddresses { voter, candidates: candidates.iter().map(|entry| entry.machine().clone()).collect() }
     }
 
     /// Renews the leases of this node, so that the successor has time to link with the voters.
@@ -290,7 +292,7 @@ impl Addresses {
         }
         let deadline = Instant::now() + CHANGE_MAX;
         let mut result = Ok(());
-        // Each is ordered, whatever becomes of the others.
+        // Each is ordered, also if another is refused.
         for (number, own) in meant {
             let ordered = match self.order_switch_of(number, node, deadline).await {
                 Err(SwitchRefused::AlreadyThere(_)) if address.is_none() => Ok(()),
@@ -532,6 +534,7 @@ impl Shared {
         let mut looks = interval(look);
         let mut known: Vec<_> =
             self.candidates.iter().map(|entry| entry.machine().status(clock::now()).ready).collect();
+        let was_ready = known.clone();
         let mut agents_until = is_successor.then(|| Instant::now() + AGENTS_MAX);
         loop {
             tokio::select! {
@@ -542,12 +545,13 @@ impl Shared {
                     }
                 }
             }
-            let mut serves = can_serve();
+            let serves = can_serve();
             if serves {
                 agents_until = None;
             }
-            serves |= agents_until.is_some_and(|until| Instant::now() < until);
+            let agents_may_come = agents_until.is_some_and(|until| Instant::now() < until);
             for (number, known) in known.iter_mut().enumerate() {
+                let serves = serves || agents_may_come && was_ready[number];
                 let ready = serves && netlink.is_running(self.candidates[number].interface.index);
                 if *known != ready {
                     *known = ready;

@@ -51,6 +51,8 @@ pub enum GateError {
     TooSlow,
     #[error("the lease ended before the gate of the address was open")]
     LeaseOver,
+    #[error("a new process of the node has the gates")]
+    Retired,
 }
 
 /// The tables of this node in `nf_tables`. They stay if the process ends without [`Gate::remove`], and are closed then.
@@ -60,6 +62,7 @@ pub struct Gate {
     last: u32,
     addresses: Vec<IpAddr>,
     interfaces: Vec<String>,
+    is_retired: bool,
 }
 
 impl Gate {
@@ -79,7 +82,12 @@ impl Gate {
         let socket = socket.map_err(|error| GateError::Socket(error.into()))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_MAX))
             .map_err(|error| GateError::Socket(error.into()))?;
-        Ok(Self { socket, last: 0, addresses, interfaces })
+        Ok(Self { socket, last: 0, addresses, interfaces, is_retired: false })
+    }
+
+    /// From now on, another process has the tables, and all orders fail here.
+    pub fn retire(&mut self) {
+        self.is_retired = true;
     }
 
     fn make_tables(&mut self) -> Result<(), GateError> {
@@ -145,6 +153,9 @@ impl Gate {
 
     /// Sends a transaction, and waits until the kernel has answered each message.
     fn commit(&mut self, batch: Batch, what: &'static str) -> Result<(), GateError> {
+        if self.is_retired {
+            return Err(GateError::Retired);
+        }
         let (bytes, numbers) = batch.finish();
         self.last = *numbers.end() + 1;
         let refused = |cause: Errno| GateError::Refused { what, cause: cause.into() };

@@ -94,8 +94,9 @@ impl Keeper {
                     }
                 },
                 Wanted::Absent => {
-                    self.remove(present.take()).await;
-                    report(Kept::Removed);
+                    if self.remove(present.take(), &end).await {
+                        report(Kept::Removed);
+                    }
                 }
             }
         }
@@ -128,16 +129,20 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Closes the gate and removes the address. Does not return before that is done. The gate closes by itself if it
-    /// cannot be done.
-    async fn remove(&mut self, present: Option<Present>) {
+    /// Closes the gate and removes the address. Does not return before that is done, or before `end` if it cannot be
+    /// done. The gate closes by itself. Returns whether it is done.
+    async fn remove(&mut self, present: Option<Present>, end: &CancellationToken) -> bool {
         drop(present);
         while let Err(error) = self.try_to_remove().await {
             let (address, interface) = (self.address, &self.interface.name);
+            if end.is_cancelled() {
+                return false;
+            }
             tracing::error!(%address, interface, %error, "cannot remove the address: trying again");
             sleep(RETRY_PAUSE).await;
         }
         self.notify(false);
+        true
     }
 
     async fn try_to_remove(&self) -> Result<(), KeepError> {

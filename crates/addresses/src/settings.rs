@@ -51,11 +51,9 @@ impl Settings {
         let fixed = |service: &ServiceAddress| {
             (service.address.addr(), service.address.prefix_len(), service.interface.clone())
         };
-        FixedSettings {
-            addresses: self.addresses.iter().map(fixed).collect(),
-            voters: self.terms.voters.clone(),
-            lease: self.terms.lease,
-        }
+        let mut addresses: Vec<_> = self.addresses.iter().map(fixed).collect();
+        addresses.sort_unstable();
+        FixedSettings { addresses, voters: self.terms.voters.clone(), lease: self.terms.lease }
     }
 
     /// The names of the interfaces, each once.

@@ -237,8 +237,13 @@ impl Agent {
         // Counts the rest whether or not the time ran out.
         let _ = tokio::time::timeout(grace, emptied).await;
         let left = self.occupied();
-        shared.anchors.give_up();
+        self.end_anchors();
         left
+    }
+
+    /// Ends the streams whose anchor is this agent. Their owners reset their clients.
+    pub fn end_anchors(&self) {
+        self.shared.anchors.give_up();
     }
 
     /// The number of connections here: those served, those in their handshake, those held for a decision, and those to

@@ -326,20 +326,19 @@ impl AgentShared {
 
     /// Sends a message of the predecessor, when there is a link.
     fn send_for_predecessor(&self, to: NodeName, message: Message) {
-        if self.peers.other_processes().has_no_links() || self.peers.is_up(&to) {
+        let mut unsent = self.unsent();
+        // Messages stay in order.
+        let waits = unsent.iter().any(|(node, _)| *node == to);
+        if self.peers.other_processes().has_no_links() || !waits && self.peers.is_up(&to) {
             self.peers.send(&to, message);
-        } else {
-            let mut unsent = self.unsent();
-            if unsent.len() < UNSENT_MAX {
-                unsent.push((to, message));
-            }
+        } else if unsent.len() < UNSENT_MAX {
+            unsent.push((to, message));
         }
     }
 
     /// There is a link to `peer`.
     pub(crate) fn send_unsent(&self, peer: &NodeName) {
-        let unsent: Vec<_> = self.unsent().extract_if(.., |(to, _)| to == peer).collect();
-        for (to, message) in unsent {
+        for (to, message) in self.unsent().extract_if(.., |(to, _)| to == peer) {
             self.peers.send(&to, message);
         }
     }

@@ -155,7 +155,7 @@ impl Mesh {
         self.shared.is_own(peer) || self.shared.peer(peer).is_some_and(|peer| peer.link().is_some())
     }
 
-    /// The number that tells this process from others of the same node. It was drawn at random at the start.
+    /// The incarnation of this process: a number that was drawn at random at its start.
     pub fn incarnation(&self) -> u64 {
         self.shared.hello.incarnation
     }

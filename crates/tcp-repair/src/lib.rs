@@ -28,7 +28,9 @@
 //!   its packets must not leave A. The gate of `watari_addresses` does that.
 //! * The same holds for B from the moment it has the address until `restore`. If `restore` comes first, there is no
 //!   such time.
-//! * A timer of A can repeat segments until `discard`. This is harmless, and the gate drops them.
+//! * A timer of A can repeat segments until `discard`, with later timestamps than B begins with. If one of them reaches
+//!   the client, the client drops B's first segments (PAWS: RFC 7323, section 5.3). So the gate has to be closed from
+//!   `freeze` on.
 //!
 //! # Pauses
 //! After [`Restored::release`], a Linux client answers the window probe at once, and a download goes on without a timer.

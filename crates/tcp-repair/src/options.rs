@@ -97,7 +97,9 @@ pub(crate) fn begin_repair(socket: &impl AsFd) -> io::Result<()> {
 pub(crate) fn end_repair(socket: &impl AsFd) -> io::Result<()> {
     // ENOENT: there is no filter.
     let _ = SockRef::from(socket).detach_filter();
-    set(socket, Repair, REPAIR_OFF)
+    set(socket, Repair, REPAIR_OFF)?;
+    // The end of repair mode clears it (`do_tcp_setsockopt`). Without it, no listener could bind the port again.
+    SockRef::from(socket).set_reuse_address(true)
 }
 
 /// What this crate needs of `struct tcp_info`.

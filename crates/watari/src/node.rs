@@ -46,6 +46,9 @@ use view::View;
 /// The time that links get to send their queued messages when the node ends.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// How much longer than its drain timeout a process lives after an upgrade, to pass the ends of streams on.
+const PASS_END_MAX: Duration = Duration::from_millis(500);
+
 /// The parts of the process that a node gets from its caller.
 pub(crate) struct Outside {
     pub(crate) registry: Registry,
@@ -246,13 +249,13 @@ impl Node {
         };
         let connections_gone = async {
             if let Some(agent) = agent {
-                self.predecessor.pass_the_rest(agent).await;
+                self.predecessor.pass_the_rest(agent, limit).await;
                 drain::until_connections_have_gone(agent).await;
             }
         };
         tokio::select! {
             _ = async { tokio::join!(clients_gone, connections_gone) } => {}
-            () = sleep(limit) => {
+            () = sleep(limit + PASS_END_MAX) => {
                 let (clients, connections) =
                     (dispatcher.as_ref().map(Dispatcher::clients), agent.as_ref().map(Agent::occupied));
                 tracing::warn!(clients, connections, "the remaining connections end");

@@ -25,12 +25,14 @@ pub(crate) struct LegKeys {
 struct LegKeyState {
     verifier: LegVerifier,
     linked: BTreeSet<NodeName>,
+    /// Whether a successor of this process has the keys.
+    is_given_up: bool,
 }
 
 impl LegKeys {
     pub(crate) fn new(peers: Peers, settings: Arc<CurrentSettings>) -> Self {
         let verifier = LegVerifier::new(peers.name().clone());
-        let state = LegKeyState { verifier, linked: BTreeSet::new() };
+        let state = LegKeyState { verifier, linked: BTreeSet::new(), is_given_up: false };
         Self { peers, settings, next_id: AtomicU32::new(1), state: Mutex::new(state) }
     }
 
@@ -63,18 +65,21 @@ impl LegKeys {
 
     /// Gives the keys to a successor of this process. This process accepts no more prefaces.
     pub(crate) fn give_up(&self) -> (u32, Vec<ExportedLegKey>) {
-        let keys = self.with_state(|state| {
+        self.with_state(|state| {
             let keys = state.verifier.export();
             state.verifier = LegVerifier::new(self.peers.name().clone());
-            keys
-        });
-        (self.next_id.load(Ordering::Relaxed), keys)
+            state.is_given_up = true;
+            (self.next_id.load(Ordering::Relaxed), keys)
+        })
     }
 
     /// Takes the keys of the predecessor, or those that it has taken back. Prefaces under them may still come.
     pub(crate) fn take_over(&self, next_id: u32, keys: Vec<ExportedLegKey>) -> bool {
         self.next_id.fetch_max(next_id, Ordering::Relaxed);
-        self.with_state(|state| keys.into_iter().all(|key| state.verifier.import(key)))
+        self.with_state(|state| {
+            state.is_given_up = false;
+            keys.into_iter().all(|key| state.verifier.import(key))
+        })
     }
 
     fn hand_out(&self, dispatcher: &NodeName) {
@@ -83,10 +88,19 @@ impl LegKeys {
             tracing::error!("cannot make a leg key: the system gives no random bytes");
             return;
         }
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let key = LegKey { id, key: SecretBytes::new(key), handshakes: self.settings.get().tls.is_some() };
-        self.with_state(|state| state.verifier.rotate(dispatcher, &key));
-        self.peers.send(dispatcher, AgentToDispatcher::LegKey(key));
+        let handshakes = self.settings.get().tls.is_some();
+        let key = self.with_state(|state| {
+            if state.is_given_up {
+                return None;
+            }
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let key = LegKey { id, key: SecretBytes::new(key), handshakes };
+            state.verifier.rotate(dispatcher, &key);
+            Some(key)
+        });
+        if let Some(key) = key {
+            self.peers.send(dispatcher, AgentToDispatcher::LegKey(key));
+        }
     }
 
     fn with_state<T>(&self, then: impl FnOnce(&mut LegKeyState) -> T) -> T {

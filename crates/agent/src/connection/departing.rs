@@ -41,6 +41,12 @@ impl Departing {
                 self.undecided = Some(undecided);
                 None
             }
+            Order::Stay => {
+                if self.is_passing {
+                    *self = Self::default();
+                }
+                None
+            }
             Order::End(_) => None,
             // The dispatcher asks again, and then asks the successor.
             Order::Leave(leave) if self.is_passing => Some(leave),

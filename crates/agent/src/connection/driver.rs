@@ -36,7 +36,7 @@ use super::preparations::Continuation;
 use super::serve::{Served, Serving};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::anchors::Anchors;
-use crate::handoff::ending::Endings;
+use crate::handoff::ending::{Ending, Endings};
 use crate::handoff::live::Live;
 use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::{Orders, Registry};
@@ -122,10 +122,10 @@ impl Connections {
             state = match state {
                 ConnectionState::Serving(start) => match self.serving.serve(start, orders).await {
                     Served::Parked(parked) => ConnectionState::Parked(parked),
-                    Served::Ended(leg, ending) => return Box::pin(self.endings.announce(leg, &ending)).await,
+                    Served::Ended(leg, ending) => return Box::pin(self.end(leg, &ending, orders)).await,
                     Served::Unfinished(leg, ending) => {
                         // The leg is closed, as after any failed handshake.
-                        Box::pin(self.endings.announce(leg, &ending)).await;
+                        Box::pin(self.end(leg, &ending, orders)).await;
                         return None;
                     }
                     Served::Reset => return None,
@@ -136,6 +136,14 @@ impl Connections {
                 },
             };
         }
+    }
+
+    /// Announces the end of the connection, which follows no orders any more. Returns the leg if it is free.
+    async fn end(&self, leg: TcpStream, ending: &Ending, orders: &mut Orders) -> Option<TcpStream> {
+        self.registry.ends(ending.connection, ending.tenure);
+        // An upgrade waits for the answer to an order.
+        while orders.try_recv().is_ok() {}
+        self.endings.announce(leg, ending).await
     }
 
     /// Gives the connection away. If it stays, returns it in the state that it was in. Otherwise returns its leg, if that

@@ -204,6 +204,6 @@ fn is_to_end(order: &Order, peers: &Peers, about: &About) -> bool {
             leave.or_end
         }
         Order::End(_) => true,
-        Order::PassOn(_) | Order::Prepared(..) => false,
+        Order::PassOn(_) | Order::Stay | Order::Prepared(..) => false,
     }
 }

@@ -109,7 +109,7 @@ impl Tunnel {
                 result = self.join(stream) => return TunnelStop::Ended(result),
                 Some(order) = orders.recv() => match *order {
                     // Its connection to the origin stays in this process, and so does the tunnel.
-                    Order::PassOn(_) => {}
+                    Order::PassOn(_) | Order::Stay => {}
                     order => if let Some(leave) = departing.follow(order, peers.name()) {
                         asked += 1;
                         if leave.target.is_none() {

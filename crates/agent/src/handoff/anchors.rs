@@ -75,9 +75,10 @@ impl Anchors {
         self.ends().keys().filter(|(end, _)| *end == AnchoredEnd::Anchor).count()
     }
 
-    /// Whether the end that gets the message is in this process.
+    /// Whether the end that gets the message is in this process, or was until just now.
     pub(crate) fn has_end_for(&self, message: &AnchoredMessage) -> bool {
-        self.ends().contains_key(&(message.to, message.id))
+        let end = (message.to, message.id);
+        self.ends().contains_key(&end) || self.moved().contains_key(&end)
     }
 
     pub(crate) fn on_message(&self, from: &NodeName, message: &AnchoredMessage) {

@@ -1,6 +1,5 @@
 //! A connection on its way to a successor of this process, and its form.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -157,9 +156,6 @@ pub enum RestoreError {
     /// The response was not prepared.
     #[error("a response cannot be continued: {0}")]
     Response(String),
-    /// The system refuses a socket.
-    #[error("a socket cannot be used: {0}")]
-    Socket(#[from] io::Error),
 }
 
 /// A connection of the predecessor, without its leg.

@@ -45,6 +45,8 @@ pub(crate) enum Order {
     Prepared(NodeName, Prepared),
     /// The connection passes to a successor of this process as soon as it can.
     PassOn(Undecided),
+    /// The successor has failed.
+    Stay,
     /// This process ends soon.
     End(Ending),
 }
@@ -146,6 +148,13 @@ impl Registry {
         }
     }
 
+    /// The requests of a connection have ended, and it ends. It does not pass any more.
+    pub(crate) fn ends(&self, id: ConnectionId, tenure: Epoch) {
+        if let Some(known) = self.entries().get_mut(&id).filter(|known| known.about.tenure == tenure) {
+            known.is_established = false;
+        }
+    }
+
     /// A connection has not passed, and can be asked again.
     pub(crate) fn may_pass_again(&self, id: ConnectionId) {
         if let Some(known) = self.entries().get_mut(&id) {
@@ -155,7 +164,11 @@ impl Registry {
 
     /// The upgrade has failed. Connections can be asked again.
     pub(crate) fn stay(&self) {
-        self.entries().values_mut().for_each(|known| known.is_passing = false);
+        for known in self.entries().values_mut().filter(|known| known.is_passing) {
+            known.is_passing = false;
+            // A full inbox has an earlier order, and this one only serves moves to other agents.
+            let _ = known.orders.try_send(Box::new(Order::Stay));
+        }
     }
 
     /// The dispatchers of the connections.

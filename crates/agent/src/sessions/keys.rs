@@ -86,6 +86,11 @@ impl TicketKeys {
         Ok(())
     }
 
+    /// A successor of this process has the keys. This one makes and writes none, until [`Self::begin_to_serve`].
+    pub(super) fn give_up(&self) {
+        self.has_begun.store(false, Ordering::Relaxed);
+    }
+
     /// Sends an agent with a new link all seeds.
     pub(super) fn link_up(&self, agent: &NodeName) {
         if self.sharing.shares_keys() {
@@ -197,8 +202,11 @@ impl TicketKeys {
                 () = shutdown.cancelled() => return,
             }
             self.ring.advance();
+            if !self.has_begun.load(Ordering::Relaxed) {
+                continue;
+            }
             self.write().await;
-            let is_joined = self.has_begun.load(Ordering::Relaxed) && (self.ring.is_ready() || self.linked.is_joined());
+            let is_joined = self.ring.is_ready() || self.linked.is_joined();
             if is_joined && self.ring.is_due(self.sharing.rotation) {
                 self.begin();
             }

@@ -158,6 +158,7 @@ impl SessionService {
     /// The sessions in memory, for a successor of this process, which approves their uses from now on. Closes the file
     /// of sessions.
     pub(crate) async fn give_up(&self) -> Vec<PassedSession> {
+        self.keys.give_up();
         self.stored.database_file().close().await;
         self.stored.give_up()
     }
@@ -165,7 +166,9 @@ impl SessionService {
     /// The successor has failed after [`Self::give_up`].
     pub(crate) fn keep(&self) {
         self.stored.keep();
-        self.stored.database_file().open_soon();
+        if let Err(error) = self.begin() {
+            tracing::warn!(%error, "cannot make the first ticket key");
+        }
     }
 
     pub(crate) fn take_over(&self, sessions: Vec<PassedSession>) {

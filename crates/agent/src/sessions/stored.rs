@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,8 +29,6 @@ pub(super) struct StoredSessions {
     /// Sessions from before the process started, and those that memory has no room for.
     database: Arc<OneProcessDatabase>,
     state: Mutex<ExchangeState>,
-    /// Whether a successor of this process approves uses of the sessions.
-    is_given_up: AtomicBool,
     /// Notified when the timer of the exchange becomes earlier.
     changed: Notify,
 }
@@ -62,6 +59,8 @@ struct ExchangeState {
     spends: HashMap<SpendId, oneshot::Sender<Verdict>>,
     /// When [`StoredSessions::run_timer`] wakes next, in milliseconds of [`Now::ms`].
     looks_at: Option<u64>,
+    /// Whether a successor of this process approves uses of the sessions.
+    is_given_up: bool,
 }
 
 impl StoredSessions {
@@ -76,15 +75,9 @@ impl StoredSessions {
             gets: HashMap::new(),
             spends: HashMap::new(),
             looks_at: None,
+            is_given_up: false,
         };
-        Self {
-            clock,
-            peers,
-            database,
-            state: Mutex::new(state),
-            is_given_up: AtomicBool::new(false),
-            changed: Notify::new(),
-        }
+        Self { clock, peers, database, state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
@@ -114,11 +107,9 @@ impl StoredSessions {
 
     /// Requests the approval for a use of the session from the agent that established it.
     pub(super) async fn spend(&self, found: &FoundSession) -> Verdict {
-        if self.is_given_up.load(Ordering::Relaxed) {
-            return Verdict::Unreachable;
-        }
         let verdict = self.run(|exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
-        verdict.unwrap_or(Verdict::Unreachable)
+        // A use that was approved after the sessions had passed is unknown to the successor.
+        if self.state().is_given_up { Verdict::Unreachable } else { verdict.unwrap_or(Verdict::Unreachable) }
     }
 
     /// Starts an exchange, and waits for its result.
@@ -207,7 +198,14 @@ impl StoredSessions {
             Message::Request(_, Request::Put(sessions)) => sessions.iter().map(|sent| sent.key).collect(),
             _ => Vec::new(),
         };
-        let actions = self.state().exchange.on_message(self.clock.now(), from, message);
+        let actions = {
+            let mut state = self.state();
+            if state.is_given_up && matches!(message, Message::Request(_, Request::Spend(..))) {
+                // The other agent asks again, and then asks the successor.
+                return;
+            }
+            state.exchange.on_message(self.clock.now(), from, message)
+        };
         self.store(put.into_iter());
         self.act(actions);
     }
@@ -240,8 +238,8 @@ impl StoredSessions {
 
     /// All sessions in memory, for a successor of this process. From now on, only the successor approves uses of them.
     pub(super) fn give_up(&self) -> Vec<PassedSession> {
-        let state = self.state();
-        self.is_given_up.store(true, Ordering::Relaxed);
+        let mut state = self.state();
+        state.is_given_up = true;
         let passed = state.exchange.store().export().map(|(key, session, is_own, is_spent)| PassedSession {
             key: *key,
             secret: session.secret.clone(),
@@ -255,7 +253,7 @@ impl StoredSessions {
 
     /// The successor has failed.
     pub(super) fn keep(&self) {
-        self.is_given_up.store(false, Ordering::Relaxed);
+        self.state().is_given_up = false;
     }
 
     /// Stores the sessions of the predecessor of this process.

@@ -120,8 +120,8 @@ impl Watari {
         let (old, since) = (process.id(), Instant::now());
         self.ctl(admin, &["upgrade"])?;
         let status = self.ctl(admin, &["--json", "status"])?;
-        let status: serde_json::Value = serde_json::from_slice(&status)
-            .map_err(|error| doing("reading what a node says of itself")(error.into()))?;
+        let status: serde_json::Value =
+            serde_json::from_slice(&status).map_err(|error| doing("reading the status of a node")(error.into()))?;
         let pid = status["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let pid = pid.ok_or_else(|| doing("finding a node's successor")(std::io::ErrorKind::NotFound.into()))?;
         self.successor.get_or_init(|| Successor(pid));

@@ -26,7 +26,7 @@ pub(crate) enum NodeError {
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
     #[error(
-        "addresses, their interfaces, voters and lease of dispatcher.takeover cannot change in an upgrade in place: \
+        "addresses, their prefixes and interfaces, voters and lease of dispatcher.takeover cannot change in an upgrade in place: \
          restart the node"
     )]
     FixedSettings,

@@ -58,7 +58,7 @@ use super::roles::Roles;
 use crate::admin::{Handle, Upgraded};
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 /// How long a successor may take to start, to take a batch of connections, and to serve clients. It waits for an agent,
 /// but not for ever.
@@ -92,8 +92,9 @@ enum FromSuccessor {
         /// Whether the successor has the administration socket. Its configuration may name another.
         has_admin: bool,
     },
-    /// The successor has the connections or the state of the last message.
-    Taken,
+    /// The successor has the state or the connections of the last message, except those at these positions, which it
+    /// cannot continue.
+    Taken { refused: Vec<usize> },
     /// The answer to messages of the agent.
     Messages(SecretBytes),
     /// The successor accepts clients.
@@ -126,7 +127,7 @@ enum Part {
     Agent,
 }
 
-/// An upgrade has failed. The node goes on as before.
+/// An upgrade has failed. This process goes on, except after [`UpgradeError::NotServing`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpgradeError {
     #[error("another upgrade is in progress")]
@@ -143,12 +144,16 @@ pub(super) enum UpgradeError {
     Slow,
     #[error("the new process (version {0}) does not take over from this version: restart the node")]
     Form(String),
-    #[error("the new process has failed after it took {taken} connections, which are lost: {cause}")]
+    #[error("the new process has failed{}: {cause}", and_lost(*.taken))]
     Lost { taken: usize, cause: io::Error },
     #[error("cannot pass the listeners on: {0}")]
     Listeners(io::Error),
     #[error("the new process has all connections, and does not serve clients: {0}")]
     NotServing(io::Error),
+}
+
+fn and_lost(taken: usize) -> String {
+    if taken == 0 { String::new() } else { format!(" after it took {taken} connections, which are lost") }
 }
 
 /// The running process, which a successor can take over from.
@@ -237,13 +242,12 @@ impl Predecessor {
             None => None,
         };
         let mut passed = Passed { taken: 0, of_dispatcher: None, of_agent };
-        let taken_over = match successor.take_most_over(&mut passed).await {
-            Ok(()) => {
-                listening.stop(parts.roles).await?;
-                successor.take_over(dispatcher.as_ref(), &mut passed).await
-            }
-            Err(cause) => Err(cause),
+        let taken_over = async {
+            successor.take_most_over(&mut passed).await?;
+            listening.stop(parts.roles).await?;
+            successor.take_over(dispatcher.as_ref(), &mut passed).await
         };
+        let taken_over = taken_over.await;
         if let Err(cause) = taken_over {
             let taken = passed.taken;
             // The connections go on here before new ones come.
@@ -276,11 +280,11 @@ impl Predecessor {
         Ok((Upgraded { passed: taken, left }, of_agent))
     }
 
-    /// Passes the rest of the agent's connections on, as soon as each can. Returns when none is left, or when the
-    /// successor has ended.
-    pub(super) async fn pass_the_rest(&self, agent: &Agent) {
+    /// Passes the rest of the agent's connections on, as soon as each can. Returns when none is left, when the successor
+    /// has ended, or after `limit`, when the owners of anchored streams have learned of their end.
+    pub(super) async fn pass_the_rest(&self, agent: &Agent, limit: Duration) {
         let Some(mut rest) = self.rest.lock().await.take() else { return };
-        if let Err(error) = rest.pass(agent).await {
+        if let Err(error) = rest.pass(agent, Instant::now() + limit).await {
             tracing::warn!(%error, left = rest.passing.left(), "the new process takes no more connections");
             while rest.passing.left() > 0 {
                 rest.passing.end_all();
@@ -307,12 +311,12 @@ impl Listening {
     }
 
     /// Has the roles accept nothing. The listeners stay.
-    async fn stop(&mut self, roles: &Roles) -> Result<(), UpgradeError> {
+    async fn stop(&mut self, roles: &Roles) -> io::Result<()> {
         self.is_stopped = true;
         if let Some(dispatcher) = &roles.dispatcher {
             let nowhere = watari_dispatcher::Listeners::default();
             let nothing = watari_dispatcher::Listeners::default();
-            dispatcher.listen(&nowhere, nothing).await.map_err(UpgradeError::Listeners)?;
+            dispatcher.listen(&nowhere, nothing).await?;
         }
         if let Some(agent) = &roles.agent {
             agent.stop_accepting().await;
@@ -347,10 +351,10 @@ struct Rest {
 }
 
 impl Rest {
-    async fn pass(&mut self, agent: &Agent) -> io::Result<()> {
+    async fn pass(&mut self, agent: &Agent, deadline: Instant) -> io::Result<()> {
         let Self { successor, passing } = self;
         let mut taken = 0;
-        while passing.left() > 0 || agent.has_predecessor() {
+        while (passing.left() > 0 || agent.has_predecessor()) && Instant::now() < deadline {
             let batch = passing.next(BATCH_MAX).await.into_iter().map(Passing::Agent).collect();
             successor.pass_all(batch, &mut taken, Failing::ShutDown).await?;
             let is_busy = passing.has_messages();
@@ -360,11 +364,12 @@ impl Rest {
                 sleep(REST_AGAIN).await;
             }
         }
+        agent.end_anchors();
         // The last announcements.
         while passing.has_messages() {
             successor.exchange(passing).await?;
         }
-        tracing::info!(taken, "the new process has taken over the rest");
+        tracing::info!(taken, left = passing.left(), "the new process has taken over the rest");
         Ok(())
     }
 }
@@ -514,8 +519,9 @@ impl Successor {
         let mut waits_since = Instant::now();
         while !passing.is_complete() {
             let batch: Vec<_> = passing.next(BATCH_MAX).await.into_iter().map(Passing::Dispatcher).collect();
-            if !batch.is_empty() {
-                self.pass_all(batch, taken, Failing::Kill).await?;
+            let before = *taken;
+            self.pass_all(batch, taken, Failing::Kill).await?;
+            if *taken > before {
                 waits_since = Instant::now();
             } else if waits_since.elapsed() < PASS_MAX {
                 sleep(PASS_AGAIN).await;
@@ -580,29 +586,34 @@ impl Successor {
         let states = batch.iter().map(|passing| (SecretBytes::new(passing.state().to_vec()), passing.sockets().len()));
         let message = FromPredecessor::Connections(part, states.collect());
         let sockets: Vec<_> = batch.iter().flat_map(Passing::sockets).collect();
-        let passed = match self.send(&message, &sockets).await {
+        let answer = match self.send(&message, &sockets).await {
             Ok(()) => self.receive_taken().await,
             Err(cause) => Err(cause),
         };
-        let mut has_taken = passed.is_ok();
-        if !has_taken {
-            match failing {
-                Failing::Kill => drop(self.process.kill().await),
-                Failing::ShutDown => drop(self.stream.shut_down()),
+        let (refused, result) = match answer {
+            Ok(refused) => (Some(refused), Ok(())),
+            Err(cause) => {
+                match failing {
+                    Failing::Kill => drop(self.process.kill().await),
+                    Failing::ShutDown => drop(self.stream.shut_down()),
+                }
+                // It may have confirmed in the last moment, and gone on with the connections.
+                (self.receive_taken().await.ok(), Err(cause))
             }
-            // It may have confirmed in the last moment, and gone on with the connections.
-            has_taken = self.receive_taken().await.is_ok();
+        };
+        if let Some(refused) = refused {
+            for (_, passing) in batch.into_iter().enumerate().filter(|(at, _)| !refused.contains(at)) {
+                *taken += 1;
+                passing.taken();
+            }
         }
-        if has_taken {
-            *taken += batch.len();
-            batch.into_iter().for_each(Passing::taken);
-        }
-        passed
+        result
     }
 
-    async fn receive_taken(&mut self) -> io::Result<()> {
+    /// Returns the positions that the new process has refused.
+    async fn receive_taken(&mut self) -> io::Result<Vec<usize>> {
         match self.receive(TAKE_MAX).await? {
-            FromSuccessor::Taken => Ok(()),
+            FromSuccessor::Taken { refused } => Ok(refused),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -716,16 +727,16 @@ impl PredecessorStream {
     async fn take(&mut self, roles: &Roles, message: FromPredecessor, sockets: Vec<OwnedFd>) -> io::Result<usize> {
         match (message, &roles.agent) {
             (FromPredecessor::Connections(part, states), _) => {
-                let restored = restore(roles, part, states, sockets)?;
+                let (restored, refused) = restore(roles, part, states, sockets);
                 // From here on they are this process's. It has touched none before.
-                self.send(&FromSuccessor::Taken).await?;
+                self.send(&FromSuccessor::Taken { refused }).await?;
                 let taken = restored.len();
                 restored.into_iter().for_each(Restored::start);
                 Ok(taken)
             }
             (FromPredecessor::AgentState(state), Some(agent)) => {
                 agent.take_state(state.as_slice()).map_err(io::Error::other)?;
-                self.send(&FromSuccessor::Taken).await?;
+                self.send(&FromSuccessor::Taken { refused: Vec::new() }).await?;
                 Ok(0)
             }
             (FromPredecessor::Messages(messages), Some(agent)) => {
@@ -789,26 +800,38 @@ impl Restored {
     }
 }
 
+/// Makes the connections of `states`. Also returns the positions of those that cannot be continued. The predecessor goes
+/// on with them.
 fn restore(
     roles: &Roles,
     part: Part,
     states: Vec<(SecretBytes, usize)>,
     sockets: Vec<OwnedFd>,
-) -> io::Result<Vec<Restored>> {
+) -> (Vec<Restored>, Vec<usize>) {
     let mut sockets = sockets.into_iter();
-    let one = |(state, count): (SecretBytes, usize)| {
-        let (state, sockets) = (state.as_slice(), sockets.by_ref().take(count).collect());
-        match (part, roles) {
-            (Part::Dispatcher, Roles { dispatcher: Some(dispatcher), .. }) => {
-                dispatcher.restore(state, sockets).map(Restored::Dispatcher).map_err(io::Error::other)
+    let (mut restored, mut refused) = (Vec::new(), Vec::new());
+    for (at, (state, count)) in states.into_iter().enumerate() {
+        match restore_one(roles, part, state.as_slice(), sockets.by_ref().take(count).collect()) {
+            Ok(connection) => restored.push(connection),
+            Err(error) => {
+                tracing::warn!(%error, "a connection stays in the previous process");
+                refused.push(at);
             }
-            (Part::Agent, Roles { agent: Some(agent), .. }) => {
-                agent.restore(state, sockets).map(Restored::Agent).map_err(io::Error::other)
-            }
-            _ => Err(io::Error::other("the configuration has another role")),
         }
-    };
-    states.into_iter().map(one).collect()
+    }
+    (restored, refused)
+}
+
+fn restore_one(roles: &Roles, part: Part, state: &[u8], sockets: Vec<OwnedFd>) -> io::Result<Restored> {
+    match (part, roles) {
+        (Part::Dispatcher, Roles { dispatcher: Some(dispatcher), .. }) => {
+            dispatcher.restore(state, sockets).map(Restored::Dispatcher).map_err(io::Error::other)
+        }
+        (Part::Agent, Roles { agent: Some(agent), .. }) => {
+            agent.restore(state, sockets).map(Restored::Agent).map_err(io::Error::other)
+        }
+        _ => Err(io::Error::other("the configuration has another role")),
+    }
 }
 
 /// The memory is allocated once: growing would leave copies of secrets behind.

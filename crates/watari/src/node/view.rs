@@ -86,7 +86,7 @@ impl View {
             let (roles, addresses, takeover) = (&view.running, &view.addresses, view.takeover.clone());
             let upgraded =
                 view.predecessor.upgrade(Parts { roles, addresses, takeover, reloader: &view.reloader }, program).await;
-            upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed, and this process goes on"))
+            upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed"))
         });
         match upgrade.await {
             Ok(Ok(upgraded)) => Answer::Upgraded(upgraded),
