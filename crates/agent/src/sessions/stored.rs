@@ -305,3 +305,36 @@ impl StoredSessions {
 const EXPIRY: Duration = Duration::from_secs(10);
 /// Longer than any exchange takes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::handoff::testing::{RecordedLinks, name};
+
+    /// The previous process still has links after its sessions have passed.
+    #[tokio::test]
+    async fn a_use_is_approved_by_one_process_of_the_node() {
+        let (links, clock) = (RecordedLinks::default(), Clock::start());
+        let sharing = Sharing { mode: Mode::Owner, single_use: true, ..Sharing::default() };
+        let ring = Arc::new(TicketRing::new(sharing.lifetime, clock).unwrap());
+        let stored = StoredSessions::new(Peers::new(name("a"), links.clone()), &sharing, &ring, clock);
+        let key = SessionKey([1; 32]);
+        let expires = clock.unix_s() + 60;
+        let session = Session { secret: SecretBytes::new(vec![7; 100]), expires, issuer: name("a") };
+        stored.put(vec![(key, session.clone())]).await;
+        stored.set_members(&[name("b")].into());
+        links.take();
+        let passed = stored.give_up();
+        assert_eq!((passed.len(), passed[0].is_own, passed[0].is_spent), (1, true, false));
+        let spend = |number| stored.on_message(&name("b"), Message::Request(number, Request::Spend(key)));
+        spend(1);
+        assert_eq!(links.take(), []);
+        let found = FoundSession { key, session, source: Source::Own };
+        assert_eq!(stored.spend(&found).await, Verdict::Unreachable);
+        stored.keep();
+        spend(2);
+        assert_eq!(links.take().len(), 1);
+    }
+}

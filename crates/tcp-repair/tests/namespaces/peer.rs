@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::lab::WAIT_MAX;
 
@@ -68,7 +69,11 @@ pub(crate) fn reader(stream: &TcpStream, down: u64) -> JoinHandle<()> {
         let (mut at, mut buffer) = (0, vec![0; 200_000]);
         while at < down {
             let wanted = len(at).min((down - at) as usize);
-            let read = stream.read(&mut buffer[..wanted]).unwrap();
+            let read = match stream.read(&mut buffer[..wanted]) {
+                // A read with a timeout does not go on after the process was stopped and continued (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.unwrap(),
+            };
             assert_ne!(read, 0, "the stream ended at {at}");
             check(DOWN, at, &buffer[..read]);
             at += read as u64;
@@ -101,7 +106,10 @@ impl Server {
                 flags.set(PollFlags::IN, self.received < up);
                 flags.set(PollFlags::OUT, self.sent < down || !self.waiting.is_empty());
                 let timeout = Timespec { tv_sec: 1, tv_nsec: 0 };
-                poll(&mut [PollFd::from_borrowed_fd(self.stream.as_fd(), flags)], Some(&timeout)).unwrap();
+                match poll(&mut [PollFd::from_borrowed_fd(self.stream.as_fd(), flags)], Some(&timeout)) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => panic!("{error}"),
+                }
             }
         }
     }
