@@ -9,49 +9,49 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::ctl::{self, order_move};
-use crate::harness::node::WATARI;
+use crate::harness::node::{Node, WATARI};
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Content, Plan};
 
-const LARGE_LEN: u64 = 40_000_000;
-const SMALL_LEN: u64 = 20_000;
+pub(crate) const LARGE_LEN: u64 = 40_000_000;
+pub(crate) const SMALL_LEN: u64 = 20_000;
 /// The upgrades of each test with several.
-const UPGRADES: usize = 5;
+pub(crate) const UPGRADES: usize = 5;
 
 fn files() -> Plan {
     Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
 }
 
-fn get(len: u64) -> Vec<u8> {
+pub(crate) fn get(len: u64) -> Vec<u8> {
     format!("GET /{len}.bin HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
 }
 
-fn fetch(http: &mut Http<Tls>, len: u64) {
+pub(crate) fn fetch(http: &mut Http<Tls>, len: u64) {
     http.send(&get(len)).unwrap();
     http.take_download(len, len).unwrap();
 }
 
-fn client(cluster: &Cluster, taste: &Taste) -> (IpAddr, Http<Tls>) {
+pub(crate) fn client(cluster: &Cluster, taste: &Taste) -> (IpAddr, Http<Tls>) {
     let ip = cluster.clients.any();
     (ip, Http::new(Tls::to_site(ip, cluster.service, taste).unwrap()))
 }
 
 /// A client that has sent a part of its first flight.
-struct Beginner {
+pub(crate) struct Beginner {
     tls: ClientConnection,
     tcp: TcpStream,
     flight: Vec<u8>,
 }
 
 impl Beginner {
-    fn begin(cluster: &Cluster, config: &std::sync::Arc<ClientConfig>) -> Self {
-        let mut tls = ClientConnection::new(config.clone(), ServerName::try_from(SITE).unwrap()).unwrap();
+    pub(crate) fn begin(cluster: &Cluster, taste: &Taste) -> Self {
+        let mut tls = ClientConnection::new(taste.config(), ServerName::try_from(SITE).unwrap()).unwrap();
         let mut flight = Vec::new();
         tls.write_tls(&mut flight).unwrap();
         let mut tcp = dial(cluster.clients.any(), cluster.service).unwrap();
@@ -61,16 +61,17 @@ impl Beginner {
     }
 
     /// Sends the rest, does the handshake and gets a file.
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) -> Http<StreamOwned<ClientConnection, TcpStream>> {
         self.tcp.write_all(&self.flight).unwrap();
-        let mut stream = rustls::StreamOwned::new(self.tls, self.tcp);
-        stream.write_all(&get(SMALL_LEN)).unwrap();
-        Http::new(stream).take_download(SMALL_LEN, SMALL_LEN).unwrap();
+        let mut http = Http::new(StreamOwned::new(self.tls, self.tcp));
+        http.send(&get(SMALL_LEN)).unwrap();
+        http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
+        http
     }
 }
 
 /// No process of the dispatcher has reset a connection. The log is that of all of them.
-fn check_nothing_was_reset(cluster: &Cluster) {
+pub(crate) fn check_nothing_was_reset(cluster: &Cluster) {
     let log = cluster.dispatcher().log();
     let resets: Vec<_> = log.lines().filter(|line| line.contains(": connection reset ")).collect();
     assert!(resets.is_empty(), "{resets:#?}");
@@ -93,14 +94,16 @@ fn connections_in_every_state_go_on_in_a_new_process() {
     let mut beginners = Vec::new();
     for number in 0..UPGRADES as u64 {
         download.check_body(number * step..(number + 1) * step, LARGE_LEN, LARGE_LEN).unwrap();
-        beginners.push(Beginner::begin(&cluster, &tastes[1].config()));
+        beginners.push(Beginner::begin(&cluster, &tastes[1]));
         cluster.dispatcher().upgrade(None).unwrap();
         cluster.wait_until_whole();
     }
     assert_eq!(ids(&cluster), before, "they are the same connections");
     download.check_body(UPGRADES as u64 * step..LARGE_LEN, LARGE_LEN, LARGE_LEN).unwrap();
     fetch(&mut download, SMALL_LEN);
-    beginners.into_iter().for_each(Beginner::finish);
+    for beginner in beginners {
+        beginner.finish();
+    }
     for (_, http) in &mut idle {
         fetch(http, SMALL_LEN);
     }
@@ -122,15 +125,23 @@ fn idle_ids(cluster: &Cluster, clients: &[IpAddr]) -> Vec<(String, String, u32)>
     known.map(|connection| (connection.id, connection.node, connection.moves)).collect()
 }
 
-/// Clients of every kind keep a dispatcher busy while it is upgraded: no request fails, and no byte is wrong.
-#[test]
-fn a_busy_dispatcher_is_upgraded_again_and_again() {
-    let cluster = Cluster::start(&files());
+/// Clients of every kind, with these tastes in turn, keep a node busy while it is upgraded so many times: no request
+/// fails, and no byte is wrong. `get` requests so many bytes.
+pub(crate) fn upgrade_under_load(
+    cluster: &Cluster,
+    node: &Node,
+    tastes: &[Taste],
+    upgrades: usize,
+    get: fn(u64) -> Vec<u8>,
+) {
+    let fetch = |http: &mut Http<Tls>, len: u64| {
+        http.send(&get(len)).unwrap();
+        http.take_download(len, len).unwrap();
+    };
     let (is_over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
-    let taste = Taste::default();
     thread::scope(|scope| {
         for number in 0..6 {
-            let (cluster, taste, is_over, requests) = (&cluster, &taste, &is_over, &requests);
+            let (is_over, requests, taste) = (&is_over, &requests, &tastes[number % tastes.len()]);
             scope.spawn(move || {
                 let mut http = client(cluster, taste).1;
                 while !is_over.load(Relaxed) {
@@ -145,16 +156,22 @@ fn a_busy_dispatcher_is_upgraded_again_and_again() {
         }
         // Also if an upgrade fails.
         let upgrades = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..2 * UPGRADES {
+            for _ in 0..upgrades {
                 let begun = requests.load(Relaxed);
                 until("clients are served", || requests.load(Relaxed) > begun + 20);
-                cluster.dispatcher().upgrade(None).unwrap();
+                node.upgrade(None).unwrap();
             }
         }));
         is_over.store(true, Relaxed);
         upgrades.unwrap();
     });
-    check_nothing_was_reset(&cluster);
+    check_nothing_was_reset(cluster);
+}
+
+#[test]
+fn a_busy_dispatcher_is_upgraded_again_and_again() {
+    let cluster = Cluster::start(&files());
+    upgrade_under_load(&cluster, cluster.dispatcher(), &[Taste::default()], 2 * UPGRADES, get);
 }
 
 /// A program for an upgrade: a shell script.
@@ -195,6 +212,26 @@ fn a_successor_that_fails_changes_nothing() {
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
 }
 
+/// The number of lost connections in the sentence of a failed upgrade.
+pub(crate) fn lost(refused: &str) -> usize {
+    let lost = refused.split("after it took ").nth(1).and_then(|text| text.split(' ').next());
+    lost.map_or(0, |lost| lost.parse().unwrap())
+}
+
+/// Gets a file on each connection. Returns how many of them were reset.
+pub(crate) fn count_resets(clients: &mut [Http<Tls>]) -> usize {
+    let mut are_reset = 0;
+    for http in clients {
+        let sent = http.send(&get(SMALL_LEN));
+        match sent.and_then(|()| http.take_download(SMALL_LEN, SMALL_LEN)) {
+            Ok(()) => {}
+            Err(Fault::Broken(_)) => are_reset += 1,
+            Err(fault) => panic!("{fault:?}"),
+        }
+    }
+    are_reset
+}
+
 /// A successor that runs out of descriptors in the middle ends with the connections that it has. They end by a reset,
 /// and all others go on.
 #[test]
@@ -207,19 +244,9 @@ fn a_successor_that_fails_halfway_loses_only_what_it_has() {
     }
     let few = format!("ulimit -n {CLIENTS}\nexec {WATARI} \"$@\"");
     let refused = cluster.dispatcher().upgrade(Some(&script(&cluster, "few", &few))).unwrap_err();
-    let lost = refused.split("after it took ").nth(1).and_then(|text| text.split(' ').next()).unwrap();
-    let lost: usize = lost.parse().unwrap();
+    let lost = lost(&refused);
     assert!((1..CLIENTS).contains(&lost), "{refused}");
-    let mut are_reset = 0;
-    for http in &mut clients {
-        let sent = http.send(&get(SMALL_LEN));
-        match sent.and_then(|()| http.take_download(SMALL_LEN, SMALL_LEN)) {
-            Ok(()) => {}
-            Err(Fault::Broken(_)) => are_reset += 1,
-            Err(fault) => panic!("{fault:?}"),
-        }
-    }
-    assert_eq!(are_reset, lost);
+    assert_eq!(count_resets(&mut clients), lost);
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);
     cluster.dispatcher().upgrade(None).unwrap();
     fetch(&mut client(&cluster, &Taste::default()).1, SMALL_LEN);

@@ -1,33 +1,26 @@
 //! An agent is replaced by a new process, and neither its dispatcher nor the clients notice anything.
 
 use std::fs;
-use std::io::Write;
-use std::net::{IpAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 
 use crate::clients::h2::{Frame, H2};
-use crate::clients::http::{Fault, Http, get_bytes, put};
-use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
+use crate::clients::http::{get_bytes, put};
+use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
 use crate::harness::ctl::order_move;
 use crate::harness::node::{Node, Previous, WATARI};
 use crate::harness::pattern::pattern;
-use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Content, Plan, ctl};
 use crate::sessions::{self, visit};
-use crate::upgrade::script;
+use crate::upgrade::{
+    Beginner, LARGE_LEN, SMALL_LEN, UPGRADES, check_nothing_was_reset, client, count_resets, fetch, get, lost, script,
+    upgrade_under_load,
+};
 use crate::websockets;
-
-const LARGE_LEN: u64 = 40_000_000;
-const SMALL_LEN: u64 = 20_000;
-/// The upgrades of each test with several.
-const UPGRADES: usize = 5;
 
 /// Without another agent, nothing can go on elsewhere.
 const ALONE: &[&str] = &["a1"];
@@ -40,29 +33,8 @@ fn tastes() -> [Taste; 2] {
     [&TLS12, &TLS13].map(|version| Taste { version, ..Taste::default() })
 }
 
-fn get(len: u64) -> Vec<u8> {
-    format!("GET /{len}.bin HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
-}
-
-fn fetch(http: &mut Http<Tls>, len: u64) {
-    http.send(&get(len)).unwrap();
-    http.take_download(len, len).unwrap();
-}
-
-fn client(cluster: &Cluster, taste: &Taste) -> (IpAddr, Http<Tls>) {
-    let ip = cluster.clients.any();
-    (ip, Http::new(Tls::to_site(ip, cluster.service, taste).unwrap()))
-}
-
 fn agent(cluster: &Cluster) -> &Node {
     cluster.node(ALONE[0])
-}
-
-/// No process of the dispatcher has reset a connection.
-fn check_nothing_was_reset(cluster: &Cluster) {
-    let log = cluster.dispatcher().log();
-    let resets: Vec<_> = log.lines().filter(|line| line.contains(": connection reset ")).collect();
-    assert!(resets.is_empty(), "{resets:#?}");
 }
 
 #[test]
@@ -90,61 +62,23 @@ fn idle_connections_go_on_in_a_new_process() {
     check_nothing_was_reset(&cluster);
 }
 
-/// Clients of every kind keep an agent busy while it is upgraded: no request fails, and no byte is wrong. `get` requests
-/// so many bytes.
-fn upgrade_under_load(cluster: &Cluster, node: &Node, get: fn(u64) -> Vec<u8>) {
-    let fetch = |http: &mut Http<Tls>, len: u64| {
-        http.send(&get(len)).unwrap();
-        http.take_download(len, len).unwrap();
-    };
-    let (is_over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
-    let tastes = tastes();
-    thread::scope(|scope| {
-        for number in 0..6 {
-            let (is_over, requests, taste) = (&is_over, &requests, &tastes[number % 2]);
-            scope.spawn(move || {
-                let mut http = client(cluster, taste).1;
-                while !is_over.load(Relaxed) {
-                    // Two clients connect for each request. Half of those that stay download much.
-                    if number < 2 {
-                        http = client(cluster, taste).1;
-                    }
-                    fetch(&mut http, if number < 4 { SMALL_LEN } else { LARGE_LEN });
-                    requests.fetch_add(1, Relaxed);
-                }
-            });
-        }
-        // Also if an upgrade fails.
-        let upgrades = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..UPGRADES {
-                let begun = requests.load(Relaxed);
-                until("clients are served", || requests.load(Relaxed) > begun + 20);
-                node.upgrade(None).unwrap();
-            }
-        }));
-        is_over.store(true, Relaxed);
-        upgrades.unwrap();
-    });
-    check_nothing_was_reset(cluster);
-}
-
 #[test]
 fn a_busy_agent_is_upgraded_again_and_again() {
     let cluster = Cluster::start(&files());
-    upgrade_under_load(&cluster, agent(&cluster), get);
+    upgrade_under_load(&cluster, agent(&cluster), &tastes(), UPGRADES, get);
 }
 
 #[test]
 fn a_busy_agent_with_origins_is_upgraded_again_and_again() {
     let cluster = Cluster::start(&Plan { agents: Some(ALONE), ..Plan::default() });
-    upgrade_under_load(&cluster, agent(&cluster), |len| get_bytes(len, len));
+    upgrade_under_load(&cluster, agent(&cluster), &tastes(), UPGRADES, |len| get_bytes(len, len));
 }
 
 /// Both ends of each leg pass.
 #[test]
 fn a_busy_node_with_both_roles_is_upgraded_again_and_again() {
     let cluster = Cluster::start(&Plan { agents: Some(&[]), has_both_roles: true, ..files() });
-    upgrade_under_load(&cluster, cluster.dispatcher(), get);
+    upgrade_under_load(&cluster, cluster.dispatcher(), &tastes(), UPGRADES, get);
 }
 
 /// The clients' connections move to and fro meanwhile.
@@ -186,34 +120,6 @@ fn busy_agents_are_upgraded_in_turn() {
         upgrades.unwrap();
     });
     check_nothing_was_reset(cluster);
-}
-
-/// A client that has sent a part of its first flight.
-struct Beginner {
-    tls: ClientConnection,
-    tcp: TcpStream,
-    flight: Vec<u8>,
-}
-
-impl Beginner {
-    fn begin(cluster: &Cluster, taste: &Taste) -> Self {
-        let mut tls = ClientConnection::new(taste.config(), ServerName::try_from(SITE).unwrap()).unwrap();
-        let mut flight = Vec::new();
-        tls.write_tls(&mut flight).unwrap();
-        let mut tcp = dial(cluster.clients.any(), cluster.service).unwrap();
-        let rest = flight.split_off(flight.len() / 2);
-        tcp.write_all(&flight).unwrap();
-        Self { tls, tcp, flight: rest }
-    }
-
-    /// Sends the rest, does the handshake and gets a file.
-    fn finish(mut self) -> Http<StreamOwned<ClientConnection, TcpStream>> {
-        self.tcp.write_all(&self.flight).unwrap();
-        let mut http = Http::new(StreamOwned::new(self.tls, self.tcp));
-        http.send(&get(SMALL_LEN)).unwrap();
-        http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
-        http
-    }
 }
 
 #[test]
@@ -479,20 +385,10 @@ fn a_successor_that_fails_halfway_loses_only_what_it_has() {
             }
             upgrade.join().unwrap()
         });
-        let lost = refused.split("after it took ").nth(1).and_then(|text| text.split(' ').next());
-        let lost: usize = lost.map_or(0, |lost| lost.parse().unwrap());
+        let lost = lost(&refused);
         assert!(lost < CLIENTS, "{refused}");
         assert!(signal.is_some() || lost > 0, "{refused}");
-        let mut are_reset = 0;
-        for http in &mut clients {
-            let sent = http.send(&get(SMALL_LEN));
-            match sent.and_then(|()| http.take_download(SMALL_LEN, SMALL_LEN)) {
-                Ok(()) => {}
-                Err(Fault::Broken(_)) => are_reset += 1,
-                Err(fault) => panic!("{fault:?}"),
-            }
-        }
-        assert_eq!(are_reset, lost, "{signal:?} {refused}");
+        assert_eq!(count_resets(&mut clients), lost, "{signal:?} {refused}");
         fetch(&mut client(&cluster, &tastes()[0]).1, SMALL_LEN);
     }
     let mut http = client(&cluster, &tastes()[0]).1;
