@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
-use watari_record::{Connection, Fenced, Side};
+use watari_record::{Connection, Fenced};
 use watari_stream::Parts;
 use watari_values::{Epoch, SecretBytes};
 use watari_wire::{Ship, ShipInResponse};
 
-use super::live::{About, Live};
+use super::live::{About, FencedBytes, Live, import};
 use super::registry::Undecided;
 use super::source::ShippedResponse;
 
@@ -104,28 +104,11 @@ impl Standing {
     }
 
     fn encode(&self, response: Option<ShippedResponse>) -> Result<SecretBytes, postcard::Error> {
-        let about = self.about.clone();
-        let ship = Ship {
-            connection: about.id,
-            epoch: about.tenure,
-            dispatcher: about.dispatcher,
-            state: SecretBytes::new(self.fenced.state().to_vec()),
-            tls: about.tls,
-            client_certificate: about.client_certificate,
-            client: about.client,
-            server: about.server,
-            handshake_node: about.handshake_node,
-            moves: about.moves,
-            opened: SecretBytes::new(self.opened.clone()),
-            rx_offset: self.received,
-            rest: SecretBytes::new(self.unopened.clone()),
-            tail: self.unsent.clone(),
-            tail_offset: self.sent,
-        };
+        let Self { about, fenced, opened, unopened, unsent, received, sent, .. } = self;
+        let bytes = FencedBytes { opened, unopened, unsent, received: *received, sent: *sent };
+        let ship = about.ship(about.tenure, fenced, bytes);
         let shipped = match response {
-            Some(ShippedResponse { number, http, unwritten, pending, rest }) => {
-                Shipped::InResponse(Box::new(ShipInResponse { ship, number, http, unwritten, pending, rest }))
-            }
+            Some(response) => Shipped::InResponse(Box::new(response.ship_with(ship))),
             None => Shipped::Between(Box::new(ship)),
         };
         encode(&PassedConnection { last: about.last, shipped })
@@ -175,23 +158,8 @@ impl PassedConnection {
             Shipped::Between(ship) => *ship,
             Shipped::InResponse(shipped) => shipped.ship,
         };
-        let connection = Connection::import(ship.state.as_slice()).map_err(|_| RestoreError::Form)?;
-        if connection.side() != Side::Server || ship.rest.as_slice().len() as u64 > ship.rx_offset {
-            return Err(RestoreError::Form);
-        }
-        let about = About {
-            id: ship.connection,
-            tenure: ship.epoch,
-            last: self.last,
-            dispatcher: ship.dispatcher.clone(),
-            client: ship.client,
-            server: ship.server,
-            tls: ship.tls.clone(),
-            client_certificate: ship.client_certificate.clone(),
-            handshake_node: ship.handshake_node.clone(),
-            moves: ship.moves,
-        };
-        Ok(Passed { about, connection, ship })
+        let connection = import(&ship).map_err(|_| RestoreError::Form)?;
+        Ok(Passed { about: About::of_shipped(&ship, self.last, ship.moves), connection, ship })
     }
 }
 
@@ -225,6 +193,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use watari_record::Side;
     use watari_stream::TlsStream;
     use watari_wire::ResponseRest;
 

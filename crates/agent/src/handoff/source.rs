@@ -17,7 +17,7 @@ use watari_wire::{
     ResponseRest, Rest, Ship, ShipInResponse, TAIL_LEN_MAX,
 };
 
-use super::live::{About, Live};
+use super::live::{About, FencedBytes, Live};
 use super::registry::Registry;
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
@@ -50,6 +50,12 @@ pub(crate) struct ShippedResponse {
 }
 
 impl ShippedResponse {
+    /// The message that ships the connection within this response.
+    pub(super) fn ship_with(self, ship: Ship) -> ShipInResponse {
+        let Self { number, http, unwritten, pending, rest } = self;
+        ShipInResponse { ship, number, http, unwritten, pending, rest }
+    }
+
     /// The bytes of the response that are shipped.
     fn len(&self) -> usize {
         self.unwritten.as_slice().len() + self.pending.as_slice().len()
@@ -274,34 +280,23 @@ impl<'a> Departure<'a> {
     }
 
     fn ship(&mut self, target: &NodeName, epoch: Epoch, rx_offset: u64) {
-        let About { id, dispatcher, client, server, tls, client_certificate, handshake_node, moves, .. } =
-            self.about.clone();
-        let ship = Ship {
-            connection: id,
-            epoch,
-            dispatcher,
-            state: SecretBytes::new(self.fenced.state().to_vec()),
-            tls,
-            client_certificate,
-            client,
-            server,
-            handshake_node,
-            moves,
-            opened: SecretBytes::new(self.opened.clone()),
-            rx_offset,
-            rest: SecretBytes::new(self.unopened.clone()),
-            tail: self.unsent.clone(),
-            tail_offset: self.sent,
+        let bytes = FencedBytes {
+            opened: &self.opened,
+            unopened: &self.unopened,
+            unsent: &self.unsent,
+            received: rx_offset,
+            sent: self.sent,
         };
-        let message = if let Some(ShippedResponse { number, http, unwritten, pending, rest }) = self.response.take() {
-            let shipped = ShipInResponse { ship, number, http, unwritten, pending, rest };
+        let ship = self.about.ship(epoch, &self.fenced, bytes);
+        let message = if let Some(response) = self.response.take() {
+            let shipped = response.ship_with(ship);
             self.digest = shipped.digest();
             AgentToAgent::ShipInResponse(Box::new(shipped))
         } else {
             self.digest = ship.digest();
             AgentToAgent::Ship(Box::new(ship))
         };
-        self.departures.registry.departs(id, self.about.tenure, epoch);
+        self.departures.registry.departs(self.about.id, self.about.tenure, epoch);
         self.shipped = self.departures.peers.send(target, message);
     }
 

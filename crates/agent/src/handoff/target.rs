@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use watari_handoff::{Target, TargetAction, TargetEvent};
-use watari_record::{Connection, ImportError, Side};
+use watari_record::Connection;
 use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
 use watari_wire::{self as wire, Aborted, AgentToDispatcher, Refused, Rest, Ship};
 
-use super::live::{About, Live};
+use super::live::{About, BadShip, Live, import};
 use super::registry::Registry;
 use crate::node::metrics::Metrics;
 use crate::node::peers::Peers;
@@ -281,28 +281,13 @@ impl<R> Arrival<R> {
         expires: Instant,
         actions: &mut Vec<TargetAction>,
     ) -> Result<Self, BadShip> {
-        let connection = Connection::import(ship.state.as_slice())?;
-        let rest = ship.rest.as_slice();
-        if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
-            return Err(BadShip::Impossible);
-        }
+        let connection = import(ship)?;
         Ok(Self {
             target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, actions),
             connection,
-            about: About {
-                id: ship.connection,
-                tenure: ship.epoch,
-                last: ship.epoch,
-                dispatcher: ship.dispatcher.clone(),
-                client: ship.client,
-                server: ship.server,
-                tls: ship.tls.clone(),
-                client_certificate: ship.client_certificate.clone(),
-                handshake_node: ship.handshake_node.clone(),
-                moves: ship.moves.saturating_add(1),
-            },
+            about: About::of_shipped(ship, ship.epoch, ship.moves.saturating_add(1)),
             opened: ship.opened.as_slice().to_vec(),
-            unopened: rest.to_vec(),
+            unopened: ship.rest.as_slice().to_vec(),
             tail: ship.tail.clone(),
             rx_offset: ship.rx_offset,
             tail_offset: ship.tail_offset,
@@ -358,15 +343,6 @@ impl<R> Arrival<R> {
         let response = self.response.map(|response| response.response);
         Activated { live: Live { about: self.about, parts }, slot: self.slot, response }
     }
-}
-
-/// The reason that a shipped state cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum BadShip {
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    #[error("the state is that of a client, or has more bytes than the stream")]
-    Impossible,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::time::Duration;
 
+use watari_record::Side;
 use watari_values::SecretBytes;
 use watari_wire::AgentToDispatcher;
 
