@@ -161,13 +161,11 @@ impl Addresses {
         shared.gate = Some(gate.clone());
         let notifier = Notifier::start(settings.notify.clone());
         let mut keepers = Vec::new();
-        let mut resumed = Vec::new();
         for (service, interface) in settings.addresses.iter().zip(interfaces) {
             let address = service.address.addr();
             let mut actions = Vec::new();
-            let machine = match passed.iter().find(|passed| passed.settings().address == address) {
-                Some(passed) => {
-                    let mut machine = passed.clone();
+            let machine = match passed.iter().find(|passed| passed.settings().address == address).cloned() {
+                Some(mut machine) => {
                     let interval = settings.terms.advert_interval;
                     machine.resume(service.priority, settings.preempt, interval, &mut actions);
                     machine
@@ -197,11 +195,11 @@ impl Addresses {
                     lifetime_s: settings.lifetime_s(),
                     garp_repeat: settings.garp_repeat,
                     garp_refresh: settings.garp_refresh,
-                    is_known_active: matches!(role, OwnershipRole::Active | OwnershipRole::Leaving),
+                    is_notified_active: matches!(role, OwnershipRole::Active | OwnershipRole::Leaving),
                 },
                 wanted_there,
+                actions,
             ));
-            resumed.push(actions);
             shared.candidates.push(Entry {
                 service: service.clone(),
                 interface,
@@ -211,7 +209,7 @@ impl Addresses {
             });
         }
         let shared = Arc::new(shared);
-        for (number, ((keeper, wanted), actions)) in keepers.into_iter().zip(resumed).enumerate() {
+        for (number, (keeper, wanted, actions)) in keepers.into_iter().enumerate() {
             let reporting = shared.clone();
             let report = move |kept| reporting.kept(number, kept);
             shared.tasks.spawn(keeper.run(wanted, shared.end.clone(), report));

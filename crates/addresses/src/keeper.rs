@@ -56,8 +56,8 @@ pub(crate) struct Keeper {
     pub(crate) lifetime_s: u32,
     pub(crate) garp_repeat: u32,
     pub(crate) garp_refresh: Option<Duration>,
-    /// Whether the operator's program knows the address as active.
-    pub(crate) is_known_active: bool,
+    /// Whether the last notice of the operator's program was that the address is active.
+    pub(crate) is_notified_active: bool,
 }
 
 /// The interface has the address.
@@ -176,9 +176,9 @@ impl Keeper {
         announcing.abort_handle()
     }
 
-    /// Notifies the operator's program, unless it knows the state.
+    /// Notifies the operator's program, unless that was its last notice.
     fn notify(&mut self, is_active: bool) {
-        if mem::replace(&mut self.is_known_active, is_active) == is_active {
+        if mem::replace(&mut self.is_notified_active, is_active) == is_active {
             return;
         }
         let (address, interface) = (self.address.addr(), self.interface.name.clone());

@@ -218,7 +218,7 @@ fn read_queue(socket: &impl AsFd) -> Result<Option<Bytes>, FreezeError> {
 /// the peer drops it.
 fn write_queue(socket: &impl AsFd) -> Result<Option<Bytes>, FreezeError> {
     let end = get(socket, QueueSequence)?;
-    // The kernel tells the length of the queue, not of what it has copied (`tcp_peek_sndq`).
+    // The kernel returns the length of the queue, not of what it has copied (`tcp_peek_sndq`).
     let len = peek(socket, &mut [0])?;
     if len > QUEUE_LEN_MAX {
         return Err(FreezeError::TooLong);

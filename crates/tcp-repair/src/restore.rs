@@ -144,7 +144,7 @@ enum Buffer {
     Receive,
 }
 
-/// Sets the size that getsockopt(2) will tell: the kernel doubles the size that it is given. Beyond
+/// Sets the size that getsockopt(2) returns then: the kernel doubles the size that it is given. Beyond
 /// `net.core.wmem_max` and `rmem_max` that needs `CAP_NET_ADMIN` in the initial user namespace.
 fn set_buffer(socket: &Socket, buffer: Buffer, len: u32) -> io::Result<()> {
     let len = len / 2;

@@ -67,7 +67,7 @@ pub(crate) struct Window {
     pub(crate) received_clamp: u32,
 }
 
-/// Sizes as getsockopt(2) tells them: with what the kernel adds for its own use.
+/// Sizes as getsockopt(2) returns them: with what the kernel adds for its own use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Buffers {
     pub(crate) send_len: u32,
@@ -93,7 +93,7 @@ impl State {
         self.0.local
     }
 
-    /// The peer.
+    /// The address and port of the client.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote
     }

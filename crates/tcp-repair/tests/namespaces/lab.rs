@@ -28,7 +28,7 @@ pub(crate) struct Lab {
 pub(crate) enum Buffers {
     /// The program, as the product does.
     Fixed,
-    /// The kernel.
+    /// The kernel, by what the connection needs.
     Adapted,
 }
 

@@ -410,12 +410,12 @@ impl Passing {
     }
 }
 
-/// What a successor gets that does not confirm in time.
+/// What happens to a successor that does not confirm in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failing {
-    /// Its end.
+    /// It is killed.
     Kill,
-    /// The end of the stream, because it serves connections. It can confirm nothing after that.
+    /// The stream is shut down, because the successor serves connections. It can confirm nothing after that.
     ShutDown,
 }
 
