@@ -386,7 +386,7 @@ impl AgentShared {
             Message::DispatcherToAgent(message) => self.on_dispatcher_message(from, message),
             Message::AgentToAgent(message) => self.on_agent_message(from, message),
             // For the dispatcher of this node.
-            Message::AgentToDispatcher(_) | Message::Takeover(_) => {}
+            Message::AgentToDispatcher(_) | Message::DispatcherToDispatcher(_) | Message::Takeover(_) => {}
         }
     }
 
@@ -416,6 +416,7 @@ impl AgentShared {
                 self.arrivals.on_gone(from, *connection);
             }
             DispatcherToAgent::Leave(leave) => self.registry.leave(from, leave),
+            DispatcherToAgent::DetachLeg(_) | DispatcherToAgent::AttachLeg(_) => {}
         }
     }
 

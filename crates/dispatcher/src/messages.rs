@@ -50,6 +50,7 @@ impl DispatcherShared {
             AgentToDispatcher::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
             AgentToDispatcher::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
             AgentToDispatcher::Draining => return self.drain(from, AskedBy::Itself),
+            AgentToDispatcher::LegDetached(_) => return,
         };
         if !self.table.send(connection, event) {
             self.answer_for_unknown(from, connection, message);

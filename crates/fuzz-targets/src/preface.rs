@@ -23,6 +23,7 @@ pub(crate) struct Input<'a> {
 enum AnyKind {
     New(bool),
     Commit(u64, u64),
+    Continue(u32, u64, u64),
 }
 
 pub(crate) fn run(input: Input<'_>) {
@@ -40,6 +41,7 @@ pub(crate) fn run(input: Input<'_>) {
         kind: match input.kind {
             AnyKind::New(moves) => Kind::New { bulk: moves.then(|| name("b")) },
             AnyKind::Commit(rx_offset, tail_offset) => Kind::Commit { rx_offset, tail_offset },
+            AnyKind::Continue(change, rx_offset, tx_offset) => Kind::Continue { change, rx_offset, tx_offset },
         },
         connection: ConnectionId { boot: input.connection.0, number: input.connection.1 },
         epoch: Epoch(input.epoch),

@@ -51,11 +51,13 @@
 //!   FIN on each leg that it commits to.
 
 mod arbiter;
+mod change;
 mod source;
 mod target;
 #[cfg(test)]
 mod transitions;
 
 pub use arbiter::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
+pub use change::{AgentLeg, Giving, GivingAction, Taking};
 pub use source::{Source, SourceAction, SourceEvent};
 pub use target::{Target, TargetAction, TargetEvent};

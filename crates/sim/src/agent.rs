@@ -188,6 +188,8 @@ impl Agent {
                 self.tell_source(aborted.connection, &SourceEvent::Aborted(epoch, reason));
                 self.tell_target(aborted.connection, &TargetEvent::Aborted(epoch));
             }
+            // Its dispatchers do not change.
+            DispatcherToAgent::DetachLeg(_) | DispatcherToAgent::AttachLeg(_) => {}
             DispatcherToAgent::Gone(connection) => {
                 self.tell_source(*connection, &SourceEvent::Gone);
                 self.tell_target(*connection, &TargetEvent::Gone);
@@ -332,7 +334,7 @@ impl Agent {
                     None => self.site.network.note(|| format!("{} does not hold {id} {epoch}", self.site.node)),
                 }
             }
-            Kind::Check => {}
+            Kind::Continue { .. } | Kind::Check => {}
         }
     }
 }

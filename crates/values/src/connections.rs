@@ -17,6 +17,14 @@ pub struct ConnectionId {
     pub number: u64,
 }
 
+/// One change of the dispatcher of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DispatcherChange {
+    pub connection: ConnectionId,
+    /// Counts up with each attempt to change the dispatcher of the connection.
+    pub number: u32,
+}
+
 impl fmt::Display for ConnectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{}", self.boot, self.number)

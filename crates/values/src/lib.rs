@@ -16,7 +16,9 @@ mod sessions;
 pub mod setting;
 pub mod size;
 
-pub use connections::{AbortReason, ConnectionId, ConnectionStatus, Epoch, InvalidConnectionId, StayReason, TlsInfo};
+pub use connections::{
+    AbortReason, ConnectionId, ConnectionStatus, DispatcherChange, Epoch, InvalidConnectionId, StayReason, TlsInfo,
+};
 pub use nodes::{InvalidNodeName, NodeName, Role, UnknownRole};
 pub use secret::SecretBytes;
 pub use sessions::{SessionKey, TicketSeedId};

@@ -8,7 +8,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use watari_values::{
-    AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, SessionKey, StayReason, TicketSeedId, TlsInfo,
+    AbortReason, ConnectionId, DispatcherChange, Epoch, NodeName, SecretBytes, SessionKey, StayReason, TicketSeedId,
+    TlsInfo,
 };
 
 use crate::*;
@@ -139,6 +140,41 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<bool>())
             .prop_map(|(request, granted)| Message::from(SessionMessage::Spent(SessionSpent { request, granted }))),
         takeover_message().prop_map(Message::from),
+        change_message(),
+    ]
+}
+
+/// A message about a change of a connection's dispatcher.
+fn change_message() -> impl Strategy<Value = Message> {
+    let change =
+        || (connection(), any::<u32>()).prop_map(|(connection, number)| DispatcherChange { connection, number });
+    let address = || prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)];
+    let part = (change(), any::<u32>(), 0..=CHANGE_STATE_LEN_MAX as u32, vec(any::<u8>(), 0..300));
+    prop_oneof![
+        (change(), node_name()).prop_map(|(change, to)| DispatcherToAgent::DetachLeg(DetachLeg { change, to }).into()),
+        change().prop_map(|change| DispatcherToAgent::AttachLeg(change).into()),
+        (change(), any::<u64>()).prop_map(|(change, tx_offset)| {
+            Message::from(AgentToDispatcher::LegDetached(LegDetached { change, tx_offset }))
+        }),
+        (address(), any::<u32>()).prop_map(|(address, connections)| {
+            Message::from(DispatcherToDispatcher::TakeWanted(TakeWanted { address, connections }))
+        }),
+        (address(), any::<[u8; 6]>()).prop_map(|(address, mac)| DispatcherToDispatcher::TakeReady(TakeReady {
+            address,
+            mac
+        })
+        .into()),
+        part.prop_map(|(change, offset, state_len, bytes)| {
+            Message::from(DispatcherToDispatcher::StatePart(StatePart { change, offset, state_len, bytes }))
+        }),
+        change().prop_map(|change| DispatcherToDispatcher::TakeHeld(change).into()),
+        (change(), reason()).prop_map(|(change, reason)| DispatcherToDispatcher::TakeRefused(TakeRefused {
+            change,
+            reason
+        })
+        .into()),
+        change().prop_map(|change| DispatcherToDispatcher::Given(change).into()),
+        change().prop_map(|change| DispatcherToDispatcher::Taken(change).into()),
     ]
 }
 

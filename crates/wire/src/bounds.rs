@@ -5,8 +5,9 @@
 use watari_values::TlsInfo;
 
 use crate::message::{
-    Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, KeptSession, LegKey, Message, Prepare, PrepareRest,
-    ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, TakeoverMessage, TicketSeed,
+    Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, DispatcherToDispatcher, KeptSession, LegKey, Message,
+    Prepare, PrepareRest, ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, StatePart, TakeoverMessage,
+    TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -49,6 +50,11 @@ pub const TICKET_SECRET_LEN: usize = 32;
 pub const SESSIONS_MAX: usize = 16;
 /// Bytes of a session. One with a chain of client certificates takes some KiB.
 pub const SESSION_LEN_MAX: usize = 16 << 10;
+/// Bytes of the state of a connection that changes its dispatcher: its two queues of TCP, and what waits in the
+/// dispatcher.
+pub const CHANGE_STATE_LEN_MAX: usize = 24 << 20;
+/// Bytes of such a state in one message.
+pub const STATE_PART_LEN_MAX: usize = 256 << 10;
 /// Voters about a service address. A majority of 15 still decides within one round trip.
 pub const VOTERS_MAX: usize = 15;
 
@@ -74,8 +80,12 @@ impl Message {
             Self::Takeover(TakeoverMessage::Advert(Advert { voters, .. })) => {
                 at_most("voters", voters.len(), VOTERS_MAX)
             }
+            Self::DispatcherToDispatcher(DispatcherToDispatcher::StatePart(StatePart { bytes, state_len, .. })) => {
+                at_most("state_len", *state_len as usize, CHANGE_STATE_LEN_MAX)?;
+                at_most("bytes", bytes.len(), STATE_PART_LEN_MAX)
+            }
             // All fields have fixed lengths.
-            Self::DispatcherToAgent(_) | Self::Takeover(_) => Ok(()),
+            Self::DispatcherToAgent(_) | Self::DispatcherToDispatcher(_) | Self::Takeover(_) => Ok(()),
         }
     }
 }
@@ -92,7 +102,8 @@ impl AgentToDispatcher {
             | Self::Final(_)
             | Self::Stays(_)
             | Self::Tunnel(_)
-            | Self::Draining => Ok(()),
+            | Self::Draining
+            | Self::LegDetached(_) => Ok(()),
         }
     }
 }

@@ -19,7 +19,10 @@ use crate::bounds::BadLength;
 use crate::kind::MessageKind;
 use crate::link::{Hello, LinkMessage, VERSION_MAX, VERSION_MIN};
 use crate::members::Members;
-use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage, TakeoverMessage};
+use crate::message::{
+    AgentToAgent, AgentToDispatcher, DispatcherToAgent, DispatcherToDispatcher, Message, SessionMessage,
+    TakeoverMessage,
+};
 
 /// The longest frame with its length field, in bytes. A
 /// [`ShipInResponse`](crate::ShipInResponse) with all fields at their limits fits.
@@ -123,6 +126,7 @@ fn write_body<F: Flavor>(message: &Message, to: F) -> F::Output {
         Message::AgentToDispatcher(message) => write_to_dispatcher(message, to),
         Message::DispatcherToAgent(message) => write_to_agent(message, to),
         Message::AgentToAgent(message) => write_between_agents(message, to),
+        Message::DispatcherToDispatcher(message) => write_between_dispatchers(message, to),
         Message::Takeover(message) => write_takeover(message, to),
     }
 }
@@ -139,6 +143,7 @@ fn write_to_dispatcher<F: Flavor>(message: &AgentToDispatcher, to: F) -> F::Outp
         AgentToDispatcher::Stays(body) => write(body, to),
         AgentToDispatcher::Tunnel(body) => write(body, to),
         AgentToDispatcher::Draining => write(&(), to),
+        AgentToDispatcher::LegDetached(body) => write(body, to),
     }
 }
 
@@ -150,6 +155,8 @@ fn write_to_agent<F: Flavor>(message: &DispatcherToAgent, to: F) -> F::Output {
         DispatcherToAgent::LegKept(body) => write(body, to),
         DispatcherToAgent::Aborted(body) => write(body, to),
         DispatcherToAgent::Gone(body) => write(body, to),
+        DispatcherToAgent::DetachLeg(body) => write(body, to),
+        DispatcherToAgent::AttachLeg(body) => write(body, to),
     }
 }
 
@@ -169,6 +176,18 @@ fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
         AgentToAgent::Session(SessionMessage::Found(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spend(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spent(body)) => write(body, to),
+    }
+}
+
+fn write_between_dispatchers<F: Flavor>(message: &DispatcherToDispatcher, to: F) -> F::Output {
+    match message {
+        DispatcherToDispatcher::TakeWanted(body) => write(body, to),
+        DispatcherToDispatcher::TakeReady(body) => write(body, to),
+        DispatcherToDispatcher::StatePart(body) => write(body, to),
+        DispatcherToDispatcher::TakeRefused(body) => write(body, to),
+        DispatcherToDispatcher::TakeHeld(body)
+        | DispatcherToDispatcher::Given(body)
+        | DispatcherToDispatcher::Taken(body) => write(body, to),
     }
 }
 
@@ -278,6 +297,16 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Advert => TakeoverMessage::Advert(exactly(number, body)?).into(),
         MessageKind::SwitchWanted => TakeoverMessage::SwitchWanted(exactly(number, body)?).into(),
         MessageKind::Yielded => TakeoverMessage::Yielded(exactly(number, body)?).into(),
+        MessageKind::DetachLeg => DispatcherToAgent::DetachLeg(exactly(number, body)?).into(),
+        MessageKind::LegDetached => AgentToDispatcher::LegDetached(exactly(number, body)?).into(),
+        MessageKind::AttachLeg => DispatcherToAgent::AttachLeg(exactly(number, body)?).into(),
+        MessageKind::TakeWanted => DispatcherToDispatcher::TakeWanted(exactly(number, body)?).into(),
+        MessageKind::TakeReady => DispatcherToDispatcher::TakeReady(exactly(number, body)?).into(),
+        MessageKind::StatePart => DispatcherToDispatcher::StatePart(exactly(number, body)?).into(),
+        MessageKind::TakeHeld => DispatcherToDispatcher::TakeHeld(exactly(number, body)?).into(),
+        MessageKind::TakeRefused => DispatcherToDispatcher::TakeRefused(exactly(number, body)?).into(),
+        MessageKind::Given => DispatcherToDispatcher::Given(exactly(number, body)?).into(),
+        MessageKind::Taken => DispatcherToDispatcher::Taken(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -1,6 +1,9 @@
 //! Message kinds: their numbers in frames and their names in metrics.
 
-use crate::message::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, SessionMessage, TakeoverMessage};
+use crate::message::{
+    AgentToAgent, AgentToDispatcher, DispatcherToAgent, DispatcherToDispatcher, Message, SessionMessage,
+    TakeoverMessage,
+};
 
 /// The kind of the [`Message`] in a frame. A number is never used again with another meaning. The numbers 0 to 15
 /// belong to [`LinkMessage`](crate::LinkMessage).
@@ -81,11 +84,31 @@ pub enum MessageKind {
     SwitchWanted = 51,
     /// [`TakeoverMessage::Yielded`].
     Yielded = 52,
+    /// [`DispatcherToAgent::DetachLeg`].
+    DetachLeg = 53,
+    /// [`AgentToDispatcher::LegDetached`].
+    LegDetached = 54,
+    /// [`DispatcherToAgent::AttachLeg`].
+    AttachLeg = 55,
+    /// [`DispatcherToDispatcher::TakeWanted`].
+    TakeWanted = 56,
+    /// [`DispatcherToDispatcher::TakeReady`].
+    TakeReady = 57,
+    /// [`DispatcherToDispatcher::StatePart`].
+    StatePart = 58,
+    /// [`DispatcherToDispatcher::TakeHeld`].
+    TakeHeld = 59,
+    /// [`DispatcherToDispatcher::TakeRefused`].
+    TakeRefused = 60,
+    /// [`DispatcherToDispatcher::Given`].
+    Given = 61,
+    /// [`DispatcherToDispatcher::Taken`].
+    Taken = 62,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 47] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -123,6 +146,16 @@ impl MessageKind {
         Self::Advert,
         Self::SwitchWanted,
         Self::Yielded,
+        Self::DetachLeg,
+        Self::LegDetached,
+        Self::AttachLeg,
+        Self::TakeWanted,
+        Self::TakeReady,
+        Self::StatePart,
+        Self::TakeHeld,
+        Self::TakeRefused,
+        Self::Given,
+        Self::Taken,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -170,6 +203,16 @@ impl MessageKind {
             Self::Advert => "advert",
             Self::SwitchWanted => "switch_wanted",
             Self::Yielded => "yielded",
+            Self::DetachLeg => "detach_leg",
+            Self::LegDetached => "leg_detached",
+            Self::AttachLeg => "attach_leg",
+            Self::TakeWanted => "take_wanted",
+            Self::TakeReady => "take_ready",
+            Self::StatePart => "state_part",
+            Self::TakeHeld => "take_held",
+            Self::TakeRefused => "take_refused",
+            Self::Given => "given",
+            Self::Taken => "taken",
         }
     }
 }
@@ -181,6 +224,7 @@ impl Message {
             Self::AgentToDispatcher(message) => message.kind(),
             Self::DispatcherToAgent(message) => message.kind(),
             Self::AgentToAgent(message) => message.kind(),
+            Self::DispatcherToDispatcher(message) => message.kind(),
             Self::Takeover(message) => message.kind(),
         }
     }
@@ -199,6 +243,7 @@ impl AgentToDispatcher {
             Self::Stays(_) => MessageKind::Stays,
             Self::Tunnel(_) => MessageKind::Tunnel,
             Self::Draining => MessageKind::Draining,
+            Self::LegDetached(_) => MessageKind::LegDetached,
         }
     }
 }
@@ -211,6 +256,8 @@ impl DispatcherToAgent {
             Self::LegKept(_) => MessageKind::LegKept,
             Self::Aborted(_) => MessageKind::Aborted,
             Self::Gone(_) => MessageKind::Gone,
+            Self::DetachLeg(_) => MessageKind::DetachLeg,
+            Self::AttachLeg(_) => MessageKind::AttachLeg,
             Self::Leave(_) => MessageKind::Leave,
         }
     }
@@ -241,6 +288,20 @@ impl SessionMessage {
             Self::Found(_) => MessageKind::SessionFound,
             Self::Spend(_) => MessageKind::SessionSpend,
             Self::Spent(_) => MessageKind::SessionSpent,
+        }
+    }
+}
+
+impl DispatcherToDispatcher {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Self::TakeWanted(_) => MessageKind::TakeWanted,
+            Self::TakeReady(_) => MessageKind::TakeReady,
+            Self::StatePart(_) => MessageKind::StatePart,
+            Self::TakeHeld(_) => MessageKind::TakeHeld,
+            Self::TakeRefused(_) => MessageKind::TakeRefused,
+            Self::Given(_) => MessageKind::Given,
+            Self::Taken(_) => MessageKind::Taken,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod agent_to_agent;
 mod agent_to_dispatcher;
 mod dispatcher_to_agent;
+mod dispatcher_to_dispatcher;
 mod takeover;
 
 pub use agent_to_agent::{
@@ -15,8 +16,11 @@ pub use agent_to_agent::{
     Prepare, PrepareRefusal, PrepareRest, Prepared, ResponsePart, ResponseRest, Rest, SessionFound, SessionGet,
     SessionMessage, SessionPut, SessionSpend, SessionSpent, SessionStored, Ship, ShipInResponse, TicketSeed,
 };
-pub use agent_to_dispatcher::{AgentToDispatcher, Cancel, Established, Final, Held, LegKey, Propose, Refused, Stays};
-pub use dispatcher_to_agent::{Aborted, Decided, DispatcherToAgent, Freeze, Leave, LegKept};
+pub use agent_to_dispatcher::{
+    AgentToDispatcher, Cancel, Established, Final, Held, LegDetached, LegKey, Propose, Refused, Stays,
+};
+pub use dispatcher_to_agent::{Aborted, Decided, DetachLeg, DispatcherToAgent, Freeze, Leave, LegKept};
+pub use dispatcher_to_dispatcher::{DispatcherToDispatcher, StatePart, TakeReady, TakeRefused, TakeWanted};
 pub use takeover::{
     Advert, LeaseGranted, LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Predecessor, SwitchWanted,
     TakeoverMessage, Yielded,
@@ -28,6 +32,7 @@ pub enum Message {
     AgentToDispatcher(AgentToDispatcher),
     DispatcherToAgent(DispatcherToAgent),
     AgentToAgent(AgentToAgent),
+    DispatcherToDispatcher(DispatcherToDispatcher),
     Takeover(TakeoverMessage),
 }
 
@@ -52,6 +57,12 @@ impl From<AgentToAgent> for Message {
 impl From<SessionMessage> for Message {
     fn from(message: SessionMessage) -> Self {
         Self::AgentToAgent(AgentToAgent::Session(message))
+    }
+}
+
+impl From<DispatcherToDispatcher> for Message {
+    fn from(message: DispatcherToDispatcher) -> Self {
+        Self::DispatcherToDispatcher(message)
     }
 }
 

@@ -142,6 +142,7 @@ impl Legs {
                 let Activated { live, slot: _slot, response } = activated?;
                 self.connections.run_moved(Box::new(live), response).await
             }
+            Kind::Continue { .. } => None,
             // To read the preface is the answer. A check takes no slot, so it keeps no connection out.
             Kind::Check => {
                 if self.slots.is_one_free() {

@@ -166,7 +166,7 @@ fn is_of_connection(message: &Message) -> bool {
             use AgentToAgent::{Anchored, Rest, Ship, ShipInResponse};
             matches!(message, Ship(_) | ShipInResponse(_) | Rest(_) | Anchored(_))
         }
-        Message::DispatcherToAgent(_) | Message::Takeover(_) => false,
+        Message::DispatcherToAgent(_) | Message::DispatcherToDispatcher(_) | Message::Takeover(_) => false,
     }
 }
 

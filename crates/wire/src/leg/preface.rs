@@ -49,6 +49,16 @@ pub enum Kind {
         /// The offset up to which the client was sent the stream to it.
         tail_offset: u64,
     },
+    /// The connection, which this agent owns, has changed its dispatcher. This leg replaces the one of the previous
+    /// dispatcher. The epoch of the preface is the owner's tenure.
+    Continue {
+        /// The number of the change ([`DetachLeg`](crate::DetachLeg)).
+        change: u32,
+        /// The offset in the client's stream of the first byte on this leg. The bytes before it are on the previous leg.
+        rx_offset: u64,
+        /// The offset of the first byte that the agent writes on this leg.
+        tx_offset: u64,
+    },
     /// A health check without a connection: does the agent accept legs, and does it have a free slot? If so, the agent
     /// closes the leg without a byte. Otherwise it resets the leg.
     Check,

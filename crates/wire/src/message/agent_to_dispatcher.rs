@@ -1,7 +1,7 @@
 //! What agents send to dispatchers.
 
 use serde::{Deserialize, Serialize};
-use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, StayReason, TlsInfo};
+use watari_values::{AbortReason, ConnectionId, DispatcherChange, Epoch, NodeName, SecretBytes, StayReason, TlsInfo};
 
 /// A message of an agent to a dispatcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,16 @@ pub enum AgentToDispatcher {
     Tunnel(ConnectionId),
     /// The agent is about to end. D drains it.
     Draining,
+    /// The owner to D1: it writes no more on its leg ([`DetachLeg`](crate::DetachLeg)).
+    LegDetached(LegDetached),
+}
+
+/// See [`AgentToDispatcher::LegDetached`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegDetached {
+    pub change: DispatcherChange,
+    /// The end of the stream to the client that the owner has written to its kernel.
+    pub tx_offset: u64,
 }
 
 /// See [`AgentToDispatcher::LegKey`]. It is valid until the agent replaces it or the link is lost.

@@ -1,7 +1,7 @@
 //! What dispatchers send to agents.
 
 use serde::{Deserialize, Serialize};
-use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
+use watari_values::{AbortReason, ConnectionId, DispatcherChange, Epoch, NodeName};
 
 /// A message of a dispatcher to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,19 @@ pub enum DispatcherToAgent {
     Aborted(Aborted),
     /// D to A or B: D has no such connection, or no longer. The receiver destroys its copy.
     Gone(ConnectionId),
+    /// D1 to the owner: another dispatcher, D2, is to go on with the connection. The owner writes no more on its leg, and
+    /// answers by [`LegDetached`](crate::LegDetached). The leg of D2 follows (`Kind::Continue` in its preface).
+    DetachLeg(DetachLeg),
+    /// D1 to the owner: D1 goes on with the connection, on the leg that it had before this change.
+    AttachLeg(DispatcherChange),
+}
+
+/// See [`DispatcherToAgent::DetachLeg`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetachLeg {
+    pub change: DispatcherChange,
+    /// D2.
+    pub to: NodeName,
 }
 
 /// See [`DispatcherToAgent::Freeze`].

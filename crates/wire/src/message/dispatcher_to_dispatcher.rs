@@ -1,0 +1,64 @@
+//! What dispatchers send each other when connections change their dispatcher (docs/internals/takeover.md).
+//!
+//! D1 is the dispatcher that has a connection, D2 the one that gets it. The service address is D1's until all
+//! connections have changed.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use watari_values::{AbortReason, DispatcherChange};
+
+/// A message about connections that change their dispatcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DispatcherToDispatcher {
+    /// D1 to D2: connections of a service address are about to come.
+    TakeWanted(TakeWanted),
+    /// D2 to D1: D2 has the address silently, and expects the connections.
+    TakeReady(TakeReady),
+    /// D1 to D2: a part of the state of a connection. The parts of a state follow each other on one link.
+    StatePart(StatePart),
+    /// D2 to D1: D2 has restored the connection. Nothing of it leaves D2 yet.
+    TakeHeld(DispatcherChange),
+    /// D2 to D1: D2 cannot take the connection, and has nothing of it.
+    TakeRefused(TakeRefused),
+    /// D1 to D2: D1 has given the connection up. D2 has it now.
+    Given(DispatcherChange),
+    /// D2 to D1: D2 has received `Given`.
+    Taken(DispatcherChange),
+}
+
+/// See [`DispatcherToDispatcher::TakeWanted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeWanted {
+    pub address: IpAddr,
+    /// About how many connections will come.
+    pub connections: u32,
+}
+
+/// See [`DispatcherToDispatcher::TakeReady`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeReady {
+    pub address: IpAddr,
+    /// The hardware address of the interface that has the service address. D1 forwards packets to it.
+    pub mac: [u8; 6],
+}
+
+/// See [`DispatcherToDispatcher::StatePart`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatePart {
+    pub change: DispatcherChange,
+    /// The position of `bytes` in the state.
+    pub offset: u32,
+    /// The length of the whole state, at most [`CHANGE_STATE_LEN_MAX`](crate::CHANGE_STATE_LEN_MAX).
+    pub state_len: u32,
+    /// At most [`STATE_PART_LEN_MAX`](crate::STATE_PART_LEN_MAX).
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// See [`DispatcherToDispatcher::TakeRefused`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeRefused {
+    pub change: DispatcherChange,
+    pub reason: AbortReason,
+}
