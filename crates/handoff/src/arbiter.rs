@@ -104,6 +104,16 @@ impl Arbiter {
         matches!(self.state, ArbiterState::Relaying | ArbiterState::Finished)
     }
 
+    /// Bytes of the stream to the client that were read, from this owner and previous ones.
+    pub fn tx_relayed(&self) -> u64 {
+        self.tx_relayed
+    }
+
+    /// Whether the owner has announced the end of its stream.
+    pub fn has_final(&self) -> bool {
+        self.final_offset.is_some()
+    }
+
     /// Whether an attempt is undecided.
     pub fn is_moving(&self) -> bool {
         matches!(self.state, ArbiterState::Moving(_))

@@ -24,10 +24,10 @@ fn route(message: &Message) -> (&'static [Role], &'static [Role]) {
         Message::AgentToDispatcher(_) => (AGENT, DISPATCHER),
         Message::DispatcherToAgent(_) => (DISPATCHER, AGENT),
         Message::AgentToAgent(_) => (AGENT, AGENT),
-        Message::DispatcherToDispatcher(_) => (DISPATCHER, DISPATCHER),
         Message::Takeover(TakeoverMessage::LeaseWanted(_) | TakeoverMessage::LeaseReturned(_)) => (DISPATCHER, VOTER),
         Message::Takeover(TakeoverMessage::LeaseGranted(_) | TakeoverMessage::LeaseRefused(_)) => (VOTER, DISPATCHER),
-        Message::Takeover(
+        Message::DispatcherToDispatcher(_)
+        | Message::Takeover(
             TakeoverMessage::Advert(_) | TakeoverMessage::SwitchWanted(_) | TakeoverMessage::Yielded(_),
         ) => (DISPATCHER, DISPATCHER),
     }

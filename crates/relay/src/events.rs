@@ -70,6 +70,12 @@ pub enum Input {
     NotFound,
     /// The time of [`Relay::timeout`](crate::Relay::timeout).
     Deadline,
+    /// The connection is to change its dispatcher. Repeated until the relay is quiet.
+    ChangeDispatcher { to: NodeName },
+    /// An agent writes no more on its leg.
+    LegDetached { from: NodeName, number: u32, tx_offset: u64 },
+    /// The connection does not change its dispatcher.
+    ChangeFailed,
 }
 
 /// What a driver waits for. It also waits for the end of a prepared leg.

@@ -25,4 +25,4 @@ mod waiting;
 
 pub use deadlines::Timeouts;
 pub use events::{Action, ClientRead, Context, DispatcherState, Input, Interest, LegRead};
-pub use relay::{Relay, Snapshot, Start, UNDELIVERED_LEN_MAX};
+pub use relay::{CannotChange, Relay, Snapshot, Start, UNDELIVERED_LEN_MAX};

@@ -1,5 +1,6 @@
 //! The relay's core.
 
+mod change;
 mod decisions;
 mod snapshot;
 
@@ -7,13 +8,14 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use watari_handoff::{Arbiter, ArbiterEvent};
+use watari_handoff::{Arbiter, ArbiterEvent, ArbiterTimer, Giving};
 use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::leg::Kind;
 
 use crate::deadlines::{Deadlines, Reached, Timeouts};
 use crate::events::{Action, ClientRead, Context, Input, Interest, LegRead};
 use crate::waiting::Waiting;
+pub use change::CannotChange;
 pub use snapshot::Snapshot;
 
 /// The most bytes that wait for a client while an attempt is undecided. The socket buffers of both ends of a leg hold
@@ -73,6 +75,11 @@ pub struct Relay<T = Instant> {
     deadlines: Deadlines<T>,
     #[serde(skip)]
     actions: VecDeque<Action>,
+    /// The present change of the dispatcher. It does not pass on to another process: the agent is asked again.
+    #[serde(skip)]
+    giving: Option<Giving>,
+    /// The number of the last change of the dispatcher.
+    changes: u32,
     over: bool,
 }
 
@@ -151,6 +158,8 @@ impl Relay {
             deadlines: Deadlines::start(&timeouts, now),
             timeouts,
             actions: VecDeque::new(),
+            giving: None,
+            changes: 0,
             over: false,
         };
         if leg == OwnerLeg::Regular {
@@ -208,7 +217,7 @@ impl Relay {
             None
         } else if self.down.is_empty() {
             Some(LegRead::Pass)
-        } else if self.arbiter.is_moving() {
+        } else if self.arbiter.is_moving() || self.giving.is_some() {
             let room = (UNDELIVERED_LEN_MAX as u64).saturating_sub(self.down.len());
             (room > 0).then_some(LegRead::Hold(room as usize))
         } else {
@@ -256,6 +265,9 @@ impl Relay {
             Input::Found { id, owner, bulk } => self.on_found(id, owner, bulk),
             Input::NotFound => self.arbitrate(ArbiterEvent::LegEnded { reset: true }, cx),
             Input::Deadline => self.on_deadline(cx),
+            Input::ChangeDispatcher { to } => self.change_dispatcher(to, cx),
+            Input::LegDetached { from, number, tx_offset } => self.on_detached(&from, number, tx_offset, cx),
+            Input::ChangeFailed => self.on_change_failed(cx),
         }
         self.follow_up(cx);
     }
@@ -296,6 +308,7 @@ impl Relay {
         self.drop_copy();
         self.on_written_to_client(written, cx);
         self.arbitrate(ArbiterEvent::RelayedTx(read as u64), cx);
+        self.on_relayed_while_changing(cx);
     }
 
     fn on_written_to_client(&mut self, written: usize, cx: Context<'_>) {
@@ -378,6 +391,10 @@ impl Relay {
             self.drop_copy();
         }
         self.arbitrate(event, cx);
+        if self.giving.is_some() {
+            // An agent does not give the connection away meanwhile.
+            self.arbitrate(ArbiterEvent::Timeout(ArbiterTimer::Move), cx);
+        }
     }
 
     fn on_deadline(&mut self, cx: Context<'_>) {

@@ -32,6 +32,11 @@ impl Waiting {
         self.read += bytes as u64;
     }
 
+    /// Bytes that were written wait again.
+    pub(crate) fn unwrite(&mut self, bytes: usize) {
+        self.written = self.written.checked_sub(bytes as u64).expect("so many were written");
+    }
+
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;
         assert!(self.written <= self.read, "a driver writes only what it has read");

@@ -48,6 +48,18 @@ pub fn prepare_listener(listener: &TcpListener, user_timeout: Option<Duration>) 
     SockRef::from(listener).set_linger(Some(Duration::ZERO))
 }
 
+/// Sets the options of [`prepare_listener`] on the connection of a client that another machine has accepted, except for
+/// the buffers, whose sizes come along.
+pub fn prepare_restored(connection: &impl AsFd, user_timeout: Duration) -> io::Result<()> {
+    let socket = SockRef::from(connection);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    // A kernel without cubic keeps its default.
+    let _ = socket.set_tcp_congestion(b"cubic");
+    set_user_timeout(connection, Some(user_timeout))?;
+    socket.set_linger(Some(Duration::ZERO))
+}
+
 /// Sets only the `user_timeout` of [`prepare_listener`].
 pub fn set_user_timeout(listener: &impl AsFd, user_timeout: Option<Duration>) -> io::Result<()> {
     SockRef::from(listener).set_tcp_user_timeout(user_timeout.map(|timeout| timeout.min(USER_TIMEOUT_MAX)))

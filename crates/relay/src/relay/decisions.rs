@@ -108,6 +108,9 @@ impl Relay {
         if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {
             self.over = true;
         }
+        if self.giving.is_some() && self.may_change().is_err() {
+            self.on_change_failed(cx);
+        }
         self.deadlines.follow(self.arbiter.timer(), &self.timeouts, cx.now);
     }
 

@@ -38,9 +38,7 @@ impl Relay {
 
 impl<T> Relay<T> {
     fn map_deadlines<U>(self, change: impl FnOnce(Deadlines<T>) -> Deadlines<U>) -> Relay<U> {
-        let Self { id, arbiter, bulk, from_client, to_client, leg, prepared, up, down, copied, discarded, .. } = self;
-        let (timeouts, deadlines, actions, over) = (self.timeouts, change(self.deadlines), self.actions, self.over);
-        Relay {
+        let Self {
             id,
             arbiter,
             bulk,
@@ -55,6 +53,27 @@ impl<T> Relay<T> {
             timeouts,
             deadlines,
             actions,
+            changes,
+            over,
+            ..
+        } = self;
+        Relay {
+            id,
+            arbiter,
+            bulk,
+            from_client,
+            to_client,
+            leg,
+            prepared,
+            up,
+            down,
+            copied,
+            discarded,
+            timeouts,
+            deadlines: change(deadlines),
+            actions,
+            giving: None,
+            changes,
             over,
         }
     }

@@ -74,6 +74,10 @@ fn down(read: usize, written: usize) -> Input {
     Input::PassedDown { read, written }
 }
 
+fn detached(tx_offset: u64) -> Input {
+    Input::LegDetached { from: name("a"), number: 1, tx_offset }
+}
+
 fn found() -> Input {
     Input::Found { id: id(2), owner: name("b"), bulk: None }
 }
@@ -110,6 +114,10 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("another agent is found", found()),
         ("no other agent is found", Input::NotFound),
         ("the deadline", Input::Deadline),
+        ("it is to go to e", Input::ChangeDispatcher { to: name("e") }),
+        ("a has detached at 20", detached(20)),
+        ("a has detached at 25", detached(25)),
+        ("the change has failed", Input::ChangeFailed),
     ]
 }
 
@@ -133,6 +141,8 @@ fn is_possible(relay: &Relay, input: &Input, searching: bool) -> bool {
         Input::Connected { .. } => matches!(relay.prepared, PreparedLeg::Connecting(_)),
         Input::PreparedEnded => matches!(relay.prepared, PreparedLeg::Ready(_)),
         Input::Found { .. } | Input::NotFound => searching,
+        Input::ChangeDispatcher { .. } | Input::LegDetached { .. } => true,
+        Input::ChangeFailed => relay.giving.is_some(),
     }
 }
 
@@ -162,6 +172,7 @@ fn states(now: Instant) -> Vec<(&'static str, Relay)> {
     let regular = || after(fresh.clone(), now, [OPENED, up(10, 10), down(20, 20)]);
     let with = |inputs: &[Input]| after(regular(), now, inputs.iter().cloned());
     let ready = Input::Connected { ok: true };
+    let to_e = || Input::ChangeDispatcher { to: name("e") };
     let bound = down(UNDELIVERED_LEN_MAX, 0);
     vec![
         ("new leg", fresh.clone()),
@@ -188,6 +199,10 @@ fn states(now: Instant) -> Vec<(&'static str, Relay)> {
         ("end announced, bytes wait for the client", with(&[down(5, 0), ends_at(25)])),
         ("finished, leg kept", with(&[ends_at(20)])),
         ("finished, leg not kept", with(&[proposed(20), refused(), ends_at(20)])),
+        ("detaching", with(&[to_e()])),
+        ("detaching, bytes wait for the client", with(&[down(5, 0), to_e()])),
+        ("detached, bytes missing", with(&[to_e(), detached(25)])),
+        ("detached, quiet", with(&[to_e(), detached(20)])),
         ("over", with(&[Input::ClientReset])),
     ]
 }
@@ -202,6 +217,8 @@ fn label(relay: &Relay, start: Instant) -> String {
     let waits = |direction: &str, len: u64| (len > 0).then(|| format!("{len} {direction}"));
     let parts = [
         (relay.prepared != PreparedLeg::None).then(|| format!("prepared {:?}", relay.prepared)),
+        relay.giving.map(|giving| format!("{giving:?}")),
+        relay.is_quiet().then(|| "quiet".to_owned()),
         relay.up.preface.then(|| "preface".to_owned()),
         waits("up", relay.up.len()),
         waits("down", relay.down.len()),
@@ -241,12 +258,17 @@ fn restored(relay: &Relay, now: Instant) -> Option<Relay> {
     Some(Relay::restore(postcard::from_bytes::<Snapshot>(&bytes).unwrap(), now))
 }
 
+/// The relay as another process gets it.
+fn without_change(relay: Relay) -> Relay {
+    Relay { giving: None, ..relay }
+}
+
 #[test]
 fn another_process_goes_on_with_every_state() {
     let now = Instant::now();
     for (state, relay) in states(now) {
         let is_left = relay.is_over() || matches!(relay.prepared, PreparedLeg::Connecting(_));
-        assert_eq!(restored(&relay, now), (!is_left).then_some(relay), "{state}");
+        assert_eq!(restored(&relay, now), (!is_left).then_some(without_change(relay)), "{state}");
     }
 }
 
