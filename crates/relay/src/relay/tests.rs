@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
+use watari_wire::DispatcherToAgent;
+use watari_wire::leg::Kind;
 
 use super::{PreparedLeg, Relay, Snapshot, Start, UNDELIVERED_LEN_MAX};
 use crate::transitions::{assert_pinned, table};
@@ -304,4 +306,48 @@ fn the_dispatcher_decides_whether_legs_are_kept() {
     relay.handle(Input::Connected { ok: true }, Context { now, dispatcher: &Dispatcher(false) });
     let Some(Action::Commit { kept, .. }) = relay.poll_action() else { panic!("it commits") };
     assert_eq!(kept, None);
+}
+
+/// The next dispatcher goes on where the previous one has stopped, on a new leg.
+#[test]
+fn another_dispatcher_goes_on() {
+    let now = Instant::now();
+    let mut actions = Vec::new();
+    let to_e = Input::ChangeDispatcher { to: name("e") };
+    let inputs = [OPENED, up(10, 10), down(20, 20), to_e, up(7, 3), down(9, 4), detached(29)];
+    let mut relay = after(start(false, now), now, inputs);
+    assert!(relay.is_quiet());
+    let change = relay.change().unwrap();
+    assert!(relay.offer().is_some());
+    let mut next = restored(&relay, now).unwrap();
+    // The kernel of the previous dispatcher had 24 bytes, of which 6 have no room here.
+    next.go_on(change, 6);
+    actions.extend(std::iter::from_fn(|| next.poll_action()));
+    let kind = Kind::Continue { change: 1, rx_offset: 13, tx_offset: 29 };
+    assert_eq!(actions, [Action::OpenLeg { kind, epoch: Epoch(0) }]);
+    assert_eq!(next.waiting(), (4, 11));
+    let mut next =
+        after(next, now, [Input::WrittenToLeg { written: 4, preface_left: false }, Input::WrittenToClient(11)]);
+    handle(&mut next, Input::ChangeDispatcher { to: name("f") }, now, &mut Vec::new());
+    assert_eq!(next.change().map(|change| change.number), Some(2), "numbers count up");
+    // If it is not given, the previous one goes on.
+    actions.clear();
+    handle(&mut relay, Input::ChangeFailed, now, &mut actions);
+    let attach = DispatcherToAgent::AttachLeg(change);
+    assert_eq!(actions, [Action::Send { to: name("a"), message: attach }]);
+    assert_eq!(relay.interest().client_read, None, "4 bytes wait");
+}
+
+#[test]
+fn a_connection_that_begins_or_ends_keeps_its_dispatcher() {
+    let now = Instant::now();
+    let to_e = || Input::ChangeDispatcher { to: name("e") };
+    for (state, relay) in states(now) {
+        let asked = after(relay.clone(), now, [to_e()]);
+        assert_eq!(asked.change().is_some(), relay.may_change().is_ok(), "{state}");
+        let ended = after(asked, now, [up(0, 0)]);
+        assert!(ended.is_over() || ended.change().is_none() || ended.interest().client_read.is_none(), "{state}");
+    }
+    let unopened = after(start(true, now), now, [to_e()]);
+    assert!(unopened.is_quiet() && unopened.is_unopened(), "no agent has it");
 }
