@@ -138,12 +138,16 @@ fn is_possible(relay: &Relay, input: &Input, searching: bool) -> bool {
             None => false,
         },
         Input::WrittenToClient(written) => wanted.client_write && *written as u64 <= relay.down.len(),
-        Input::ClientReset | Input::OwnerLost | Input::Agent(_) | Input::Deadline => true,
+        Input::ClientReset
+        | Input::OwnerLost
+        | Input::Agent(_)
+        | Input::Deadline
+        | Input::ChangeDispatcher { .. }
+        | Input::LegDetached { .. } => true,
         Input::LegReset => !relay.leg_is_over(),
         Input::Connected { .. } => matches!(relay.prepared, PreparedLeg::Connecting(_)),
         Input::PreparedEnded => matches!(relay.prepared, PreparedLeg::Ready(_)),
         Input::Found { .. } | Input::NotFound => searching,
-        Input::ChangeDispatcher { .. } | Input::LegDetached { .. } => true,
         Input::ChangeFailed => relay.giving.is_some(),
     }
 }
