@@ -1,5 +1,8 @@
 //! Runs the voter and the candidates of a node.
 
+mod flows;
+mod leaving;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +25,17 @@ use watari_wire::{Message, TakeoverMessage};
 
 use crate::clock;
 use crate::gate::Gate;
-use crate::keeper::{Keeper, Kept, Wanted};
+use crate::keeper::{Keeper, Kept, Silence, Wanted};
 use crate::link::Interface;
 use crate::lock;
 use crate::metrics::Metrics;
 use crate::netlink::Netlink;
 use crate::notify::Notifier;
 use crate::prepare::{Cause, Prepared, StartError};
-use crate::settings::ServiceAddress;
+use crate::settings::{ServiceAddress, Settings};
+
+pub use flows::{EXPECT_MAX, ExpectError, Flows, FlowsError};
+pub use leaving::{BEFORE_LEAVING_MAX, BeforeLeaving};
 
 /// How long the addresses of a node that ends have for going to another.
 const END_MAX: Duration = Duration::from_secs(1);
@@ -50,6 +56,9 @@ pub struct Config {
     pub before: Option<PassedAddresses>,
     /// Whether this node can serve clients.
     pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Runs before this node leaves an address that it owns to another candidate in a planned way: by an order, because
+    /// the other candidate has a higher priority, or because this node ends.
+    pub before_leaving: Option<BeforeLeaving>,
 }
 
 /// The voter and the candidates of a process, on their way to the next one. Their clock is that of the machine.
@@ -77,6 +86,10 @@ struct Shared {
     tasks: TaskTracker,
     end: CancellationToken,
     gate: Option<Arc<Mutex<Gate>>>,
+    netlink: Option<Netlink>,
+    before_leaving: Option<BeforeLeaving>,
+    /// Whether [`Addresses::end`] has begun. No flows are expected then.
+    is_ending: AtomicBool,
     metrics: Metrics,
     /// Notified when a candidate has changed.
     changed: Notify,
@@ -90,6 +103,10 @@ struct Entry {
     /// Notified when the candidate's next time may have changed.
     stepped: Notify,
     wanted: watch::Sender<Wanted>,
+    /// What the keeper has done about a silent address.
+    silence: watch::Sender<Silence>,
+    /// Whether [`Config::before_leaving`] runs for the address. Set with the lock of `machine`.
+    is_preparing: AtomicBool,
 }
 
 /// The state of a service address at this node.
@@ -124,7 +141,7 @@ impl Addresses {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let Config { node, takeover, before, can_serve } = config;
+        let Config { node, takeover, before, can_serve, before_leaving } = config;
         let incarnation = mesh.incarnation();
         let is_successor = before.is_some();
         let (voter, passed) = match before {
@@ -140,6 +157,9 @@ impl Addresses {
             tasks: TaskTracker::new(),
             end: shutdown.child_token(),
             gate: None,
+            netlink: None,
+            before_leaving,
+            is_ending: AtomicBool::new(false),
             metrics: Metrics::register(registry),
             changed: Notify::new(),
         };
@@ -159,29 +179,13 @@ impl Addresses {
             }
         }
         shared.gate = Some(gate.clone());
+        shared.netlink = Some(netlink.clone());
         let notifier = Notifier::start(settings.notify.clone());
         let mut keepers = Vec::new();
         for (service, interface) in settings.addresses.iter().zip(interfaces) {
             let address = service.address.addr();
             let mut actions = Vec::new();
-            let machine = match passed.iter().find(|passed| passed.settings().address == address).cloned() {
-                Some(mut machine) => {
-                    let interval = settings.terms.advert_interval;
-                    machine.resume(service.priority, settings.preempt, interval, &mut actions);
-                    machine
-                }
-                None => Candidate::new(
-                    watari_takeover::Settings {
-                        node: shared.node.clone(),
-                        incarnation,
-                        address,
-                        priority: service.priority,
-                        preempt: settings.preempt,
-                        terms: settings.terms.clone(),
-                    },
-                    clock::now(),
-                ),
-            };
+            let machine = machine(&shared.node, incarnation, &settings, service, &passed, &mut actions);
             let role = machine.status(clock::now()).role;
             shared.metrics.role(address, role);
             let (wanted, wanted_there) = watch::channel(Wanted::Absent);
@@ -206,6 +210,8 @@ impl Addresses {
                 machine: Mutex::new(machine),
                 stepped: Notify::new(),
                 wanted,
+                silence: watch::channel(Silence::No).0,
+                is_preparing: AtomicBool::new(false),
             });
         }
         let shared = Arc::new(shared);
@@ -280,8 +286,9 @@ impl Addresses {
     }
 
     /// Orders a switch of `address`, or of all addresses, to `node`, or to the best candidate. Waits up to 1 s while an
-    /// address is about to change its owner, or has none. [`Addresses::statuses`] shows whether the order has had its
-    /// effect. Of several addresses, those that are there already stay.
+    /// address is about to change its owner, or has none. An order is accepted before [`Config::before_leaving`] runs.
+    /// [`Addresses::statuses`] shows whether it has had its effect. Of several addresses, those that are there already
+    /// stay.
     pub async fn order_switch(&self, address: Option<IpAddr>, node: Option<&NodeName>) -> Result<(), SwitchError> {
         let all = self.shared.candidates.iter().map(|entry| entry.service.address.addr()).enumerate();
         let meant: Vec<_> = all.filter(|(_, own)| address.is_none_or(|address| *own == address)).collect();
@@ -308,26 +315,24 @@ impl Addresses {
         deadline: Instant,
     ) -> Result<(), SwitchRefused> {
         loop {
-            let order =
-                |machine: &mut Candidate, now, actions: &mut Vec<Action>| machine.order_switch(node, now, actions);
-            match self.shared.with_machine(number, order) {
-                Some(Err(SwitchRefused::Changing | SwitchRefused::NoOwner)) if Instant::now() < deadline => {
+            match self.shared.order_or_prepare(number, node) {
+                Err(SwitchRefused::Changing | SwitchRefused::NoOwner) if Instant::now() < deadline => {
                     sleep(CHANGE_POLL).await;
                 }
-                ordered => return ordered.unwrap_or(Err(SwitchRefused::Changing)),
+                ordered => return ordered,
             }
         }
     }
 
-    /// Leaves all addresses to other candidates, within 1 s, and removes the tables from `nf_tables`.
+    /// Leaves all addresses to other candidates, within 1 s after [`Config::before_leaving`], and removes the tables from
+    /// `nf_tables`.
     pub async fn end(&self) {
-        for (number, _) in self.shared.candidates.iter().enumerate() {
-            self.shared.step(number, Event::End);
-        }
+        self.shared.end_silences();
+        self.shared.end_candidates().await;
         let ended = async {
             loop {
                 let changed = self.shared.changed.notified();
-                if self.shared.candidates.iter().all(|entry| entry.machine().has_ended()) {
+                if self.shared.candidates.iter().all(|entry| entry.machine().has_ended() && !entry.is_silent()) {
                     return;
                 }
                 changed.await;
@@ -344,9 +349,39 @@ impl Addresses {
     }
 }
 
+/// The candidate for an address: the one that has passed from the previous process, or a new one.
+fn machine(
+    node: &NodeName,
+    incarnation: u64,
+    settings: &Settings,
+    service: &ServiceAddress,
+    passed: &[Candidate],
+    actions: &mut Vec<Action>,
+) -> Candidate {
+    let address = service.address.addr();
+    if let Some(mut machine) = passed.iter().find(|passed| passed.settings().address == address).cloned() {
+        machine.resume(service.priority, settings.preempt, settings.terms.advert_interval, actions);
+        return machine;
+    }
+    let settings = watari_takeover::Settings {
+        node: node.clone(),
+        incarnation,
+        address,
+        priority: service.priority,
+        preempt: settings.preempt,
+        terms: settings.terms.clone(),
+    };
+    Candidate::new(settings, clock::now())
+}
+
 impl Entry {
     fn machine(&self) -> MutexGuard<'_, Candidate> {
         lock(&self.machine)
+    }
+
+    /// Whether the interface may have the address silently.
+    fn is_silent(&self) -> bool {
+        matches!(*self.silence.borrow(), Silence::Until(_))
     }
 }
 
@@ -363,8 +398,10 @@ impl Shared {
         }
         let address = message.address();
         let number = self.candidates.iter().position(|entry| entry.service.address.addr() == address);
-        if let Some(number) = number {
-            self.step(number, Event::Message { from, message });
+        match (number, message) {
+            (Some(number), TakeoverMessage::SwitchWanted(_)) => self.on_switch_wanted(number, from, message),
+            (Some(number), _) => self.step(number, Event::Message { from, message }),
+            (None, _) => {}
         }
     }
 
@@ -469,13 +506,22 @@ impl Shared {
     }
 
     fn kept(self: &Arc<Self>, number: usize, kept: Kept) {
-        let address = self.candidates[number].service.address.addr();
+        let Entry { service, silence, .. } = &self.candidates[number];
+        let address = service.address.addr();
         match kept {
             Kept::Active => {
+                silence.send_replace(Silence::No);
                 self.metrics.activation(address);
                 self.step(number, Event::Activated);
             }
-            Kept::Removed => self.step(number, Event::Removed),
+            Kept::Removed => {
+                silence.send_replace(Silence::No);
+                self.step(number, Event::Removed);
+            }
+            Kept::Silent(state) => {
+                silence.send_replace(state);
+                self.changed.notify_waiters();
+            }
             Kept::Failed => {
                 self.metrics.failure(address);
                 self.step(number, Event::Failed);

@@ -24,11 +24,21 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause before another attempt to remove an address.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// How often the gate of a silent address is closed again, in case another program has removed it.
+const SILENCE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// How much longer the kernel keeps a silent address than the keeper, in seconds. The keeper removes it first, unless
+/// the process has died.
+const SILENCE_MARGIN_S: u64 = 2;
 
 /// What the candidate wants. A later value replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Absent,
+    /// The interface has the address until then, and the gate is closed except for flows that are let in. Replaces only
+    /// `Absent` and itself.
+    Silent {
+        until: Time,
+    },
     /// The gate is open until then, and the interface has the address.
     Present {
         until: Time,
@@ -42,8 +52,20 @@ pub(crate) enum Kept {
     Active,
     /// The gate is closed, and the interface does not have the address.
     Removed,
-    /// The kernel refuses an order.
+    /// The kernel refuses an order of the owner.
     Failed,
+    /// The state of a silent address has changed.
+    Silent(Silence),
+}
+
+/// Whether the interface has the address silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    No,
+    /// As wanted until then.
+    Until(Time),
+    /// The kernel refuses what was wanted until then.
+    Refused(Time),
 }
 
 /// Keeps one address.
@@ -60,7 +82,17 @@ pub(crate) struct Keeper {
     pub(crate) is_notified_active: bool,
 }
 
-/// The interface has the address.
+/// What the interface has.
+enum Held {
+    Nothing,
+    /// The address, silently.
+    Silent {
+        until: Time,
+    },
+    /// The address.
+    Present(Present),
+}
+
 struct Present {
     refreshed: Instant,
     announcing: AbortHandle,
@@ -72,6 +104,16 @@ impl Drop for Present {
     }
 }
 
+impl Held {
+    /// Returns when a silent address needs attention.
+    async fn is_due(&self) {
+        match self {
+            Self::Silent { until } => sleep(until.saturating_sub(clock::now()).min(SILENCE_CHECK_INTERVAL)).await,
+            Self::Nothing | Self::Present(_) => std::future::pending().await,
+        }
+    }
+}
+
 impl Keeper {
     /// Follows `wanted` until `end`. What it has begun is done then.
     pub(crate) async fn run(
@@ -80,11 +122,22 @@ impl Keeper {
         end: CancellationToken,
         report: impl Fn(Kept),
     ) {
-        let mut present = None;
-        while let Some(Ok(())) = end.run_until_cancelled(wanted.changed()).await {
-            let is_wanted = *wanted.borrow_and_update();
+        let mut held = Held::Nothing;
+        loop {
+            let is_wanted = tokio::select! {
+                biased;
+                () = end.cancelled() => return,
+                changed = wanted.changed() => match changed {
+                    Ok(()) => *wanted.borrow_and_update(),
+                    Err(_) => return,
+                },
+                () = held.is_due() => {
+                    self.continue_silence(&mut held, &end, &report).await;
+                    continue;
+                }
+            };
             match is_wanted {
-                Wanted::Present { until } => match self.keep(until, &mut present).await {
+                Wanted::Present { until } => match self.keep(until, &mut held).await {
                     Ok(true) => report(Kept::Active),
                     Ok(false) => {}
                     Err(error) => {
@@ -93,8 +146,10 @@ impl Keeper {
                         report(Kept::Failed);
                     }
                 },
+                Wanted::Silent { until } => self.begin_silence(until, &mut held, &end, &report).await,
                 Wanted::Absent => {
-                    if self.remove(present.take(), &end).await {
+                    held = Held::Nothing;
+                    if self.remove(&end).await {
                         report(Kept::Removed);
                     }
                 }
@@ -102,11 +157,62 @@ impl Keeper {
         }
     }
 
-    /// Keeps the gate open, and the address on its interface. Returns whether it has become active.
-    async fn keep(&mut self, until: Time, present: &mut Option<Present>) -> Result<bool, KeepError> {
+    /// Adds the address silently, or gives it more time.
+    async fn begin_silence(&mut self, until: Time, held: &mut Held, end: &CancellationToken, report: &impl Fn(Kept)) {
+        match self.try_to_be_silent(until).await {
+            Ok(()) => {
+                *held = Held::Silent { until };
+                report(Kept::Silent(Silence::Until(until)));
+            }
+            Err(error) => {
+                let (address, interface) = (self.address, &self.interface.name);
+                tracing::error!(%address, interface, %error, "cannot add the address silently");
+                *held = Held::Nothing;
+                self.remove(end).await;
+                report(Kept::Silent(Silence::Refused(until)));
+            }
+        }
+    }
+
+    async fn try_to_be_silent(&self, until: Time) -> Result<(), KeepError> {
+        let left = self.expect(until).await?;
+        let lifetime_s = u32::try_from(left.as_secs().saturating_add(SILENCE_MARGIN_S)).unwrap_or(u32::MAX);
+        Ok(self.netlink.add(self.interface.index, self.address, lifetime_s).await?)
+    }
+
+    /// Closes the gate, except for flows that are let in. Returns how long.
+    async fn expect(&self, until: Time) -> Result<Duration, KeepError> {
         let (gate, address) = (self.gate.clone(), self.address.addr());
-        let opened = spawn_blocking(move || lock(&gate).open(address, until, clock::now)).await;
-        match opened.map_err(|_| KeepError::Panicked)? {
+        let left = until.saturating_sub(clock::now());
+        let expecting = spawn_blocking(move || lock(&gate).expect(address, left)).await;
+        expecting.map_err(|_| KeepError::Panicked)??;
+        Ok(left)
+    }
+
+    /// Ends the silence of an address in time. Until then, its gate stays closed.
+    async fn continue_silence(&mut self, held: &mut Held, end: &CancellationToken, report: &impl Fn(Kept)) {
+        let Held::Silent { until } = *held else { return };
+        let continued = if until > clock::now() { self.expect(until).await } else { Err(KeepError::Over) };
+        let Err(error) = continued else { return };
+        if !matches!(error, KeepError::Over) {
+            let (address, interface) = (self.address, &self.interface.name);
+            tracing::error!(%address, interface, %error, "cannot keep the address silent");
+        }
+        *held = Held::Nothing;
+        self.remove(end).await;
+        report(Kept::Silent(Silence::No));
+    }
+
+    /// Keeps the gate open, and the address on its interface. Returns whether it has become active.
+    async fn keep(&mut self, until: Time, held: &mut Held) -> Result<bool, KeepError> {
+        let (gate, address) = (self.gate.clone(), self.address.addr());
+        // A successor in an upgrade goes on with a gate that is open. Flows may be away.
+        let is_first = !matches!(held, Held::Present(_)) && !self.is_notified_active;
+        let opened = spawn_blocking(move || {
+            let mut gate = lock(&gate);
+            if is_first { gate.open_first(address, until, clock::now) } else { gate.open(address, until, clock::now) }
+        });
+        match opened.await.map_err(|_| KeepError::Panicked)? {
             Ok(()) => {}
             // The candidate ends the lease itself, or extends it.
             Err(error @ (GateError::LeaseOver | GateError::TooSlow)) => {
@@ -115,24 +221,25 @@ impl Keeper {
             }
             Err(error) => return Err(error.into()),
         }
-        if present.as_ref().is_some_and(|present| present.refreshed.elapsed() < REFRESH_INTERVAL) {
+        if let Held::Present(present) = held
+            && present.refreshed.elapsed() < REFRESH_INTERVAL
+        {
             return Ok(false);
         }
         self.netlink.add(self.interface.index, self.address, self.lifetime_s).await?;
         let refreshed = Instant::now();
-        if let Some(present) = present {
+        if let Held::Present(present) = held {
             present.refreshed = refreshed;
             return Ok(false);
         }
-        *present = Some(Present { refreshed, announcing: self.announce() });
+        *held = Held::Present(Present { refreshed, announcing: self.announce() });
         self.notify(true);
         Ok(true)
     }
 
     /// Closes the gate and removes the address. Does not return before that is done, or before `end` if it cannot be
     /// done. The gate closes by itself. Returns whether it is done.
-    async fn remove(&mut self, present: Option<Present>, end: &CancellationToken) -> bool {
-        drop(present);
+    async fn remove(&mut self, end: &CancellationToken) -> bool {
         while let Err(error) = self.try_to_remove().await {
             let (address, interface) = (self.address, &self.interface.name);
             if end.is_cancelled() {
@@ -195,4 +302,6 @@ enum KeepError {
     Netlink(#[from] rtnetlink::Error),
     #[error("the thread of the gate has failed")]
     Panicked,
+    #[error("its time is over")]
+    Over,
 }

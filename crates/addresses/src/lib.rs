@@ -27,8 +27,11 @@ mod settings;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use driver::{AddressStatus, Addresses, Config, PassedAddresses, SwitchError};
-pub use gate::{Gate, GateError};
+pub use driver::{
+    AddressStatus, Addresses, BEFORE_LEAVING_MAX, BeforeLeaving, Config, EXPECT_MAX, ExpectError, Flows, FlowsError,
+    PassedAddresses, SwitchError,
+};
+pub use gate::{FLOWS_MAX, Flow, Gate, GateError};
 pub use link::InterfaceError;
 pub use prepare::{Cause, Prepared, StartError, dry_run};
 pub use settings::{FixedSettings, ServiceAddress, Settings};

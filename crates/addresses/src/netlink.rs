@@ -10,11 +10,15 @@ use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, CacheInfo};
 use rtnetlink::packet_route::link::{LinkFlags, LinkMessage};
-use rtnetlink::{Error, Handle, MulticastGroup};
+use rtnetlink::packet_route::neighbour::{NeighbourFlags, NeighbourState};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
+use rtnetlink::{Error, Handle, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::watch;
 
 /// `EADDRNOTAVAIL`: the interface does not have the address.
 const NOT_AVAILABLE: i32 = 99;
+/// `EEXIST`: there is an entry already.
+const EXISTS: i32 = 17;
 
 /// The interfaces of this machine.
 #[derive(Clone)]
@@ -106,6 +110,32 @@ impl Netlink {
         message.attributes.push(AddressAttribute::CacheInfo(lifetime));
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         request.execute().await
+    }
+
+    /// Has the kernel resolve the link-layer address of the next hop to `to`, unless the kernel has an entry for it. It
+    /// asks from an address of the interface that is preferred as a source. Does not wait for the answer.
+    pub(crate) async fn resolve(&self, to: IpAddr) -> Result<(), Error> {
+        let len = if to.is_ipv4() { 32 } else { 128 };
+        let question = RouteMessageBuilder::<IpAddr>::new().destination_prefix(to, len);
+        let Ok(question) = question.map(RouteMessageBuilder::build) else { return Ok(()) };
+        let mut routes = self.handle.route().get(question).execute();
+        let Some(route) = routes.try_next().await? else { return Ok(()) };
+        let (mut hop, mut index) = (to, None);
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => hop = (*gateway).into(),
+                RouteAttribute::Gateway(RouteAddress::Inet6(gateway)) => hop = (*gateway).into(),
+                RouteAttribute::Oif(interface) => index = Some(*interface),
+                _ => {}
+            }
+        }
+        let Some(index) = index else { return Ok(()) };
+        // Not of an existing entry: the order would make a permanent one temporary.
+        let request = self.handle.neighbours().add(index, hop).state(NeighbourState::None).flags(NeighbourFlags::Use);
+        match request.execute().await {
+            Err(Error::NetlinkError(error)) if error.raw_code() == -EXISTS => Ok(()),
+            done => done,
+        }
     }
 
     /// Removes an address, if the interface has it.

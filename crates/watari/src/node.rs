@@ -343,6 +343,7 @@ impl Start<'_> {
             takeover: candidates,
             before,
             can_serve: Box::new(move || dispatcher.as_ref().is_some_and(Dispatcher::can_serve)),
+            before_leaving: None,
         };
         let started = Addresses::start(addresses, self.mesh.clone(), self.registry, self.shutdown).await;
         started.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))

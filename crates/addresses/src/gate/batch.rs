@@ -29,6 +29,7 @@ const BATCH_END: u16 = 0x11;
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
 const CREATE: u16 = 0x400;
+const APPEND: u16 = 0x800;
 /// The attribute has attributes in it.
 const NESTED: u16 = 0x8000;
 /// `NFTA_LIST_ELEM`
@@ -54,7 +55,13 @@ impl Batch {
     pub(super) fn push(&mut self, family: Family, kind: Kind, attributes: impl FnOnce(&mut Attributes<'_>)) {
         self.last += 1;
         let start = self.bytes.len();
-        let flags = REQUEST | ACK | if matches!(kind, Kind::DelTable | Kind::DelElement) { 0 } else { CREATE };
+        let further = match kind {
+            Kind::DelTable | Kind::DelElement => 0,
+            // Otherwise the rule would become the first one of its chain.
+            Kind::NewRule => CREATE | APPEND,
+            Kind::NewTable | Kind::NewChain | Kind::NewSet | Kind::NewElement => CREATE,
+        };
+        let flags = REQUEST | ACK | further;
         self.header(SUBSYSTEM << 8 | kind as u16, flags, self.last, family as u8, 0);
         attributes(&mut Attributes(&mut self.bytes));
         self.end(start);

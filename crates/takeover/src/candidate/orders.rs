@@ -6,7 +6,7 @@ use std::time::Duration;
 use watari_values::NodeName;
 use watari_wire::{Advert, Predecessor, SwitchWanted, TakeoverMessage, Yielded};
 
-use super::{Action, Candidate, Inquiry, State, Succession};
+use super::{Action, Candidate, Event, Inquiry, State, Succession};
 use crate::status::{Reason, SwitchRefused};
 use crate::terms::Time;
 
@@ -34,6 +34,13 @@ impl Candidate {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> Result<(), SwitchRefused> {
+        let to = self.ordered_successor(to, now)?;
+        self.leave(Some(to.clone()), true, Reason::OrderedTo(to), now, actions);
+        Ok(())
+    }
+
+    /// The candidate to which the owner leaves the address by an order.
+    fn ordered_successor(&self, to: Option<&NodeName>, now: Time) -> Result<NodeName, SwitchRefused> {
         let terms = &self.settings.terms;
         let to = to.or(self.others.best(terms, now)).ok_or(SwitchRefused::NoCandidate)?.clone();
         if to == self.settings.node {
@@ -42,11 +49,44 @@ impl Candidate {
         match self.others.priority(&to, terms, now) {
             None => Err(SwitchRefused::UnknownCandidate(to)),
             Some(0) => Err(SwitchRefused::NotReady(to)),
-            Some(_) => {
-                self.leave(Some(to.clone()), true, Reason::OrderedTo(to), now, actions);
-                Ok(())
-            }
+            Some(_) => Ok(to),
         }
+    }
+
+    /// The candidate to which [`Candidate::order_switch`] would make this owner leave the address in a planned way.
+    /// `None`: the order would not make this candidate leave it, or would be refused.
+    pub fn successor_by_order(&self, to: Option<&NodeName>, now: Time) -> Option<NodeName> {
+        match self.state {
+            State::Owner { is_active: true, .. } if self.can_leave_in_a_planned_way(now) => {
+                self.ordered_successor(to, now).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The candidate to which this event would make this owner leave the address in a planned way: both nodes can serve
+    /// clients now. An owner that cannot leaves at once, whatever the event.
+    pub fn successor_by(&self, event: &Event<'_>, now: Time) -> Option<NodeName> {
+        if !self.can_leave_in_a_planned_way(now) {
+            return None;
+        }
+        let to = match event {
+            Event::Message { from, message: TakeoverMessage::SwitchWanted(wanted) } => {
+                self.leaves_to(from, wanted, now)?
+            }
+            Event::End => self.others.best(self.terms(), now)?,
+            _ => return None,
+        };
+        self.is_able(to, now).then(|| to.clone())
+    }
+
+    /// Whether another candidate can serve clients, by its last advert.
+    pub fn is_able(&self, other: &NodeName, now: Time) -> bool {
+        self.others.priority(other, self.terms(), now).is_some_and(|priority| priority > 0)
+    }
+
+    fn can_leave_in_a_planned_way(&self, now: Time) -> bool {
+        matches!(self.state, State::Owner { until, is_active: true, .. } if until > now) && self.priority() > 0
     }
 
     fn pass_switch_on(
@@ -128,18 +168,24 @@ impl Candidate {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let State::Owner { by_order, .. } = self.state else { return };
+        let Some(to) = self.leaves_to(from, wanted, now).cloned() else { return };
+        let reason = if wanted.by_order { Reason::OrderedTo } else { Reason::PreemptedBy };
+        self.leave(Some(to.clone()), wanted.by_order, reason(to), now, actions);
+    }
+
+    /// The candidate to which the message makes the owner leave the address.
+    fn leaves_to<'a>(&self, from: &NodeName, wanted: &'a SwitchWanted, now: Time) -> Option<&'a NodeName> {
+        let State::Owner { by_order, .. } = self.state else { return None };
         let SwitchWanted { to, priority, .. } = wanted;
         if *to == self.settings.node {
-            return;
+            return None;
         }
-        if wanted.by_order {
-            if self.others.priority(to, self.terms(), now).is_some_and(|priority| priority > 0) {
-                self.leave(Some(to.clone()), true, Reason::OrderedTo(to.clone()), now, actions);
-            }
-        } else if to == from && *priority > self.priority() && (!by_order || self.priority() == 0) {
-            self.leave(Some(to.clone()), false, Reason::PreemptedBy(to.clone()), now, actions);
-        }
+        let leaves = if wanted.by_order {
+            self.is_able(to, now)
+        } else {
+            to == from && *priority > self.priority() && (!by_order || self.priority() == 0)
+        };
+        leaves.then_some(to)
     }
 
     pub(super) fn on_yielded(&mut self, from: &NodeName, yielded: &Yielded, now: Time, actions: &mut Vec<Action>) {

@@ -272,6 +272,50 @@ fn an_owner_that_ends_leaves_to_the_best_candidate() {
     assert_eq!(asked(&handle(&mut candidate, Event::Tick, 9000)), None);
 }
 
+/// What makes an owner leave the address in a planned way names the successor before it is handled.
+#[test]
+fn a_planned_leave_names_the_successor_first() {
+    let wanted = |to: &str, priority, by_order| {
+        TakeoverMessage::SwitchWanted(SwitchWanted { address: address(), to: name(to), priority, by_order })
+    };
+    let d2 = name("d2");
+    let from_d2 = |message| Event::Message { from: &d2, message };
+    let (order, preemption, foreign) = (wanted("d2", 0, true), wanted("d2", 200, false), wanted("d1", 0, true));
+    let weak = wanted("d2", 100, false);
+    let mut candidate = owner();
+    let leavings = [from_d2(&order), from_d2(&preemption), Event::End];
+    for event in &leavings {
+        assert_eq!(candidate.successor_by(event, ms(1100)), None, "no other candidate is known: {event:?}");
+    }
+    assert_eq!(candidate.successor_by_order(None, ms(1100)), None);
+    hear(&mut candidate, "d2", &advert(false, 50, false), 1100);
+    for event in leavings {
+        assert_eq!(candidate.successor_by(&event, ms(1110)), Some(name("d2")), "{event:?}");
+        let actions = handle(&mut candidate.clone(), event, 1110);
+        assert!(actions.contains(&Action::Deactivate), "{event:?}: {actions:?}");
+        // The lease is over: the owner leaves to no one.
+        assert_eq!(candidate.successor_by(&event, ms(1540)), None, "{event:?}");
+    }
+    for event in [from_d2(&foreign), from_d2(&weak), Event::Tick, Event::Failed, Event::Renew] {
+        assert_eq!(candidate.successor_by(&event, ms(1110)), None, "{event:?}");
+    }
+    for (to, successor) in [(None, Some("d2")), (Some("d2"), Some("d2")), (Some("d3"), None), (Some("d1"), None)] {
+        let to = to.map(name);
+        assert_eq!(candidate.successor_by_order(to.as_ref(), ms(1110)), successor.map(name), "{to:?}");
+    }
+    // An owner that cannot serve clients leaves at once.
+    handle(&mut candidate, Event::Ready(false), 1120);
+    assert_eq!(candidate.successor_by(&from_d2(&preemption), ms(1120)), None);
+    assert_eq!(candidate.successor_by_order(None, ms(1120)), None);
+    assert!(hear(&mut candidate, "d2", &preemption, 1120).contains(&Action::Deactivate));
+    assert!(candidate.is_able(&name("d2"), ms(1120)) && !candidate.is_able(&name("d3"), ms(1120)));
+    // Another candidate than the owner.
+    let mut standby = self::candidate();
+    hear(&mut standby, "d2", &advert(true, 50, false), 1000);
+    assert_eq!(standby.successor_by_order(Some(&name("d1")), ms(1000)), None);
+    assert_eq!(standby.successor_by(&Event::End, ms(1000)), None);
+}
+
 #[test]
 fn a_refusal_of_the_kernel_ends_the_ownership() {
     let mut candidate = owner();

@@ -1,0 +1,176 @@
+//! What happens before an owner leaves an address to another candidate in a planned way.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use tokio::time::timeout;
+use watari_takeover::{Action, Candidate, Event, SwitchRefused, Time};
+use watari_values::NodeName;
+use watari_wire::TakeoverMessage;
+
+use super::{Entry, Shared};
+
+/// Prepares that this node, which owns the address, leaves it to the node. The owner renews its lease meanwhile.
+///
+/// The future is dropped after [`BEFORE_LEAVING_MAX`], and if the node loses its lease. When it has ended, the node
+/// leaves the address, unless the other node cannot take it over any more.
+pub type BeforeLeaving = Arc<dyn Fn(IpAddr, NodeName) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// How long [`BeforeLeaving`] may take.
+pub const BEFORE_LEAVING_MAX: Duration = Duration::from_secs(5);
+
+/// What an owner does with an event.
+enum Handled {
+    /// The candidate has handled it.
+    Done,
+    /// It would leave the address to this node. The preparation has begun.
+    Preparing(NodeName),
+    /// It prepares to leave the address already.
+    Changing,
+}
+
+/// Ends a preparation, whatever happens to its task.
+struct PreparationGuard<'a>(&'a AtomicBool);
+
+impl Drop for PreparationGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Entry {
+    fn is_preparing(&self) -> bool {
+        self.is_preparing.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    /// Handles a message by which a candidate may ask this owner to leave the address. Drops it while another leave is
+    /// prepared: the candidate asks again.
+    pub(super) fn on_switch_wanted(self: &Arc<Self>, number: usize, from: &NodeName, message: &TakeoverMessage) {
+        let Handled::Preparing(to) = self.handle_or_prepare(number, Event::Message { from, message }) else { return };
+        let (shared, from, message) = (self.clone(), from.clone(), message.clone());
+        self.spawn(async move {
+            shared.prepare(number, &to).await;
+            let event = Event::Message { from: &from, message: &message };
+            shared.with_machine(number, |machine, now, actions| {
+                if can_leave(machine, &to, now) {
+                    machine.handle(event, now, actions);
+                }
+            });
+        });
+    }
+
+    /// Orders a switch. An order that this node is to carry out counts as accepted when its preparation has begun.
+    pub(super) fn order_or_prepare(
+        self: &Arc<Self>,
+        number: usize,
+        node: Option<&NodeName>,
+    ) -> Result<(), SwitchRefused> {
+        let order = |machine: &mut Candidate, now, actions: &mut Vec<Action>| {
+            if self.candidates[number].is_preparing() {
+                return Err(SwitchRefused::Changing);
+            }
+            let successor = machine.successor_by_order(node, now);
+            match successor.filter(|_| self.begin_preparation(number)) {
+                Some(to) => Ok(Some(to)),
+                None => machine.order_switch(node, now, actions).map(|()| None),
+            }
+        };
+        // A candidate that has passed to a successor is about to change.
+        let Some(to) = self.with_machine(number, order).unwrap_or(Err(SwitchRefused::Changing))? else { return Ok(()) };
+        let shared = self.clone();
+        self.spawn(async move {
+            shared.prepare(number, &to).await;
+            shared.with_machine(number, |machine, now, actions| {
+                if can_leave(machine, &to, now) {
+                    let _ = machine.order_switch(Some(&to), now, actions);
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// Ends all candidates, each after its preparation.
+    pub(super) async fn end_candidates(self: &Arc<Self>) {
+        join_all((0..self.candidates.len()).map(|number| self.end_candidate(number))).await;
+    }
+
+    async fn end_candidate(self: &Arc<Self>, number: usize) {
+        loop {
+            let changed = self.changed.notified();
+            match self.handle_or_prepare(number, Event::End) {
+                Handled::Done => return,
+                Handled::Preparing(to) => {
+                    self.prepare(number, &to).await;
+                    return self.step(number, Event::End);
+                }
+                Handled::Changing => changed.await,
+            }
+        }
+    }
+
+    /// Has the candidate handle an event, or begins the preparation that comes before it.
+    fn handle_or_prepare(self: &Arc<Self>, number: usize, event: Event<'_>) -> Handled {
+        let handled = self.with_machine(number, |machine, now, actions| {
+            if self.candidates[number].is_preparing() {
+                return Handled::Changing;
+            }
+            let successor = machine.successor_by(&event, now);
+            if let Some(to) = successor.filter(|_| self.begin_preparation(number)) {
+                return Handled::Preparing(to);
+            }
+            machine.handle(event, now, actions);
+            Handled::Done
+        });
+        handled.unwrap_or(Handled::Done)
+    }
+
+    /// Returns whether there is something to prepare.
+    fn begin_preparation(&self, number: usize) -> bool {
+        self.candidates[number].is_preparing.store(self.before_leaving.is_some(), Ordering::SeqCst);
+        self.before_leaving.is_some()
+    }
+
+    /// Prepares to leave the address. Further orders are refused meanwhile.
+    async fn prepare(self: &Arc<Self>, number: usize, to: &NodeName) {
+        let entry = &self.candidates[number];
+        let _guard = PreparationGuard(&entry.is_preparing);
+        let Some(before_leaving) = &self.before_leaving else { return };
+        let address = entry.service.address.addr();
+        tracing::info!(%address, %to, "prepares to leave the address");
+        tokio::select! {
+            biased;
+            () = self.loses(number) => tracing::warn!(%address, "the preparation to leave the address ends with its lease"),
+            done = timeout(BEFORE_LEAVING_MAX, before_leaving(address, to.clone())) => {
+                if done.is_err() {
+                    tracing::warn!(%address, "the preparation to leave the address is not done within 5 s");
+                }
+            }
+        }
+    }
+
+    /// Returns when this node does not own the address any more.
+    async fn loses(&self, number: usize) {
+        loop {
+            let changed = self.changed.notified();
+            if self.candidates[number].machine().status(crate::clock::now()).lease_end.is_none() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Whether the node still owns the address, and the other one can take it over.
+fn can_leave(machine: &Candidate, to: &NodeName, now: Time) -> bool {
+    let (is_owner, is_able) = (machine.status(now).lease_end.is_some(), machine.is_able(to, now));
+    if is_owner && !is_able {
+        let address = machine.settings().address;
+        tracing::warn!(%address, %to, "does not leave the address: the other node cannot take it over any more");
+    }
+    is_owner && is_able
+}
