@@ -10,6 +10,9 @@
 //!                        Removed, Checked, Failed    | notify     the operator's program
 //! ```
 //!
+//! In a planned switch, connections can move before their address: [`Config::before_leaving`], [`Addresses::expect`]
+//! and [`Flows`].
+//!
 //! Every node has a voter. Only dispatchers with `[dispatcher.takeover]` have candidates.
 //! docs/internals/takeover.md has the whole picture.
 
