@@ -25,6 +25,7 @@
 //!  accept        legs, their prefaces, the keys that authenticate these, the threads that serve
 //!  connection    one connection: driver, handshake, early data, HTTP, requests, tunnels
 //!  handoff       source, target, announced ends, the registry of live connections, anchored streams
+//!  leg           the leg below a connection, which a change of its dispatcher replaces
 //!  sessions      settings, status, ticket keys, stored sessions, their search
 //!  settings      what a reload can change: limits, TLS, content
 //!  node          messages to peers, metrics, slots
@@ -38,6 +39,7 @@
 mod accept;
 mod connection;
 mod handoff;
+mod leg;
 mod node;
 mod sessions;
 mod settings;
@@ -76,9 +78,10 @@ use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::Registry;
 use crate::handoff::source::{Departures, DispatcherMessage};
 use crate::handoff::target::{Arrivals, InResponse};
+use crate::leg::LegTable;
 use crate::node::metrics::Metrics;
 use crate::node::other_process::Addressed;
-use crate::node::peers::Peers;
+use crate::node::peers::{Links, Peers};
 use crate::node::slots::Slots;
 use crate::sessions::service::SessionService;
 use crate::sessions::wire::session_message_from_wire;
@@ -134,6 +137,8 @@ struct AgentShared {
     transfers: Arc<Transfers>,
     unidentified: Arc<Unidentified>,
     registry: Arc<Registry>,
+    /// The legs of the connections.
+    leg_table: Arc<LegTable>,
     departures: Arc<Departures>,
     endings: Arc<Endings>,
     anchors: Arc<Anchors>,
@@ -304,9 +309,9 @@ impl Agent {
 }
 
 impl AgentShared {
-    fn new(config: Config, mesh: Mesh, metrics: Metrics) -> io::Result<Self> {
+    fn new(config: Config, links: impl Links + 'static, metrics: Metrics) -> io::Result<Self> {
         let limits = config.settings.limits;
-        let peers = Peers::new(config.name, mesh);
+        let peers = Peers::new(config.name, links);
         if config.has_predecessor {
             peers.other_processes().begin_predecessor();
         }
@@ -316,7 +321,9 @@ impl AgentShared {
         let slots = Slots::new(limits.connections_max);
         let registry = Arc::new(Registry::new(peers.clone()));
         let departures = Departures::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone());
-        let arrivals = Arrivals::new(peers.clone(), settings.clone(), metrics.clone(), registry.clone(), slots.clone());
+        let leg_table = Arc::<LegTable>::default();
+        let owned = (registry.clone(), leg_table.clone());
+        let arrivals = Arrivals::new(peers.clone(), settings.clone(), metrics.clone(), owned, slots.clone());
         let (request_slots, transfers) = (Slots::new(limits.requests_max), Arc::<Transfers>::default());
         let requests =
             Arc::new(Requests::new(settings.clone(), metrics.clone(), request_slots.clone(), transfers.clone()));
@@ -332,6 +339,7 @@ impl AgentShared {
             transfers,
             unidentified: Unidentified::new(limits.unidentified()),
             registry,
+            leg_table,
             departures: Arc::new(departures),
             endings: Arc::new(Endings::new(peers.clone(), settings.clone())),
             anchors,
@@ -361,6 +369,7 @@ impl AgentShared {
             handshakes: Arc::new(handshakes),
             serving: Serving::new(http, settings.clone(), metrics.clone()),
             registry: self.registry.clone(),
+            leg_table: self.leg_table.clone(),
             departures: self.departures.clone(),
             endings: self.endings.clone(),
             anchors: self.anchors.clone(),
@@ -412,11 +421,19 @@ impl AgentShared {
                 self.arrivals.on_aborted(from, aborted);
             }
             DispatcherToAgent::Gone(connection) => {
-                self.departures.send(from, *connection, SourceEvent::Gone);
+                // A dispatcher that has given a connection up no longer has it, and the connection goes on.
+                if !self.leg_table.is_detached(*connection) {
+                    self.departures.send(from, *connection, SourceEvent::Gone);
+                }
                 self.arrivals.on_gone(from, *connection);
             }
             DispatcherToAgent::Leave(leave) => self.registry.leave(from, leave),
-            DispatcherToAgent::DetachLeg(_) | DispatcherToAgent::AttachLeg(_) => {}
+            DispatcherToAgent::DetachLeg(detach) => {
+                if let Some(detached) = self.leg_table.on_detach(from, detach, Instant::now()) {
+                    self.peers.send(from, AgentToDispatcher::LegDetached(detached));
+                }
+            }
+            DispatcherToAgent::AttachLeg(change) => self.leg_table.on_attach(from, *change),
         }
     }
 
@@ -458,7 +475,7 @@ impl AgentShared {
     }
 }
 
-/// Drops connections that were held too long, replaces leg keys, and checks transfers for stalls.
+/// Drops connections that were held too long, fails legs that were detached too long, replaces leg keys, and checks transfers for stalls.
 async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let limits = shared.settings.limits();
     let mut holds = interval(limits.retry_interval);
@@ -470,6 +487,7 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
             _ = holds.tick() => {
                 shared.arrivals.expire();
                 shared.preparations.expire();
+                shared.leg_table.expire(Instant::now());
             }
             _ = keys.tick() => shared.keys.rotate(),
             _ = anchors.tick() => {
@@ -496,3 +514,6 @@ fn retime(ticks: &mut Interval, period: Duration) {
         *ticks = interval_at(Instant::now() + period, period);
     }
 }
+
+#[cfg(test)]
+mod tests;

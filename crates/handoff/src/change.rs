@@ -33,6 +33,16 @@ pub struct AgentLeg {
 }
 
 impl AgentLeg {
+    /// A leg that the agent writes on. `last`: the last attempt in another process.
+    pub fn after(last: u32) -> Self {
+        Self { last, awaited: None }
+    }
+
+    /// The number of the last attempt. 0: there was none.
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
     /// Whether the agent may write on its leg.
     pub fn may_write(&self) -> bool {
         self.awaited.is_none()
@@ -202,6 +212,11 @@ impl Taking {
     /// D2 holds the connection: send `TakeHeld`.
     pub fn hold(number: u32) -> Self {
         Self { number, state: TakingState::Held }
+    }
+
+    /// The number of the attempt.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// D1 has given the connection up. Returns whether D2 goes on with it now. `Given` is answered by `Taken` unless D2

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{Acceptor, CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp};
+use watari_values::{DispatcherChange, Epoch, NodeName};
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use super::leg_keys::LegKeys;
@@ -19,6 +20,7 @@ use crate::connection::driver::Connections;
 use crate::connection::preparations::Continuation;
 use crate::handoff::passing::Passed;
 use crate::handoff::target::{Activated, Arrivals};
+use crate::leg::{ContinueRefusal, Continued};
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
 use crate::node::slots::{Slot, Slots};
@@ -66,7 +68,8 @@ impl Legs {
     ) {
         let (legs, slot) = (self.clone(), self.slots.take_beyond());
         self.threads.assign(leg, move |leg| async move {
-            let free = legs.connections.run_moved(passed.on(leg), response).await;
+            let passed = passed.on(leg, &legs.connections.leg_table);
+            let free = legs.connections.run_moved(passed, response).await;
             drop(slot);
             legs.attend_free(free).await;
         });
@@ -142,7 +145,12 @@ impl Legs {
                 let Activated { live, slot: _slot, response } = activated?;
                 self.connections.run_moved(Box::new(live), response).await
             }
-            Kind::Continue { .. } => None,
+            Kind::Continue { change, rx_offset, tx_offset } => {
+                let change = DispatcherChange { connection: preface.connection, number: change };
+                let offsets = (rx_offset, tx_offset);
+                self.replace(leg, surplus, &dispatcher, change, preface.epoch, offsets);
+                None
+            }
             // To read the preface is the answer. A check takes no slot, so it keeps no connection out.
             Kind::Check => {
                 if self.slots.is_one_free() {
@@ -151,6 +159,36 @@ impl Legs {
                     self.refuse(&leg, &Refusal::Full);
                 }
                 None
+            }
+        }
+    }
+
+    /// Gives the leg to the task of a connection that is here, and whose dispatcher has changed. `offsets`: of the first
+    /// byte in both streams, from the client and to it.
+    fn replace(
+        &self,
+        leg: TcpStream,
+        surplus: Vec<u8>,
+        dispatcher: &NodeName,
+        change: DispatcherChange,
+        tenure: Epoch,
+        (rx_offset, tx_offset): (u64, u64),
+    ) {
+        let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        let continued = leg.into_std().map_err(Refusal::from).and_then(|stream| {
+            let leg = Continued { stream, change, tenure, rx_offset, tx_offset, surplus };
+            self.connections.leg_table.on_continue(dispatcher, leg).map_err(Refusal::from)
+        });
+        match continued {
+            Ok(()) => {
+                tracing::debug!(connection = %change.connection, %dispatcher, "connection continues at another dispatcher");
+                self.connections.registry.announce(change.connection);
+            }
+            // The leg is reset, as any that is dropped.
+            Err(refusal) => {
+                let connection = change.connection;
+                tracing::warn!(%connection, from, cause = %refusal, "leg refused");
+                self.metrics.count_leg_refused(refusal.label());
             }
         }
     }
@@ -262,6 +300,8 @@ enum Refusal {
     CrowdedOut,
     #[error("the leg failed: {0}")]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Continue(#[from] ContinueRefusal),
 }
 
 impl Refusal {
@@ -273,6 +313,7 @@ impl Refusal {
             Self::Slow => "slow",
             Self::CrowdedOut => "crowded_out",
             Self::Io(_) => "io",
+            Self::Continue(refusal) => refusal.label(),
         }
     }
 }

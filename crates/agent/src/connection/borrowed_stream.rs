@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use watari_stream::{ReadEnd, TlsStream};
 
 use super::client_end::ClientEnd;
@@ -18,6 +17,7 @@ use super::early_data::gate::Gate;
 use super::early_data::opening::{Opening, Unfinished};
 use super::early_data::stream::EarlyStream;
 use super::streams::Streams;
+use crate::leg::Leg;
 
 /// hyper's handle. It never waits for a flush.
 pub(crate) struct BorrowedStream {
@@ -45,7 +45,7 @@ pub(crate) struct StreamOwner {
 pub(crate) enum Stream {
     /// Used until the handshake is done. An [`Opening`] drives it.
     EarlyConnection(EarlyStream),
-    Open(Box<TlsStream<TcpStream>>),
+    Open(Box<TlsStream<Leg>>),
     Taken,
 }
 
@@ -115,7 +115,7 @@ impl StreamOwner {
     }
 
     /// Returns the stream, after the borrower was dropped, when the handshake is done.
-    pub(crate) async fn take_back(self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
+    pub(crate) async fn take_back(self) -> Result<Box<TlsStream<Leg>>, Box<Unfinished>> {
         let stream = std::mem::replace(&mut *self.stream.lock(), Stream::Taken);
         match (stream, self.opening) {
             (Stream::Open(stream), _) => Ok(stream),

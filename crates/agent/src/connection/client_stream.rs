@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use watari_connection::Plaintext;
 use watari_stream::TlsStream;
 
 use super::early_data::stream::EarlyStream;
+use crate::leg::Leg;
 
 /// Bytes of early data that are taken at a time.
 const EARLY_LEN: usize = 4096;
@@ -24,11 +24,11 @@ pub(super) struct ClientStream {
 enum Stage {
     /// Until the handshake is done. An `Opening` drives it.
     Early(EarlyStream),
-    Open(Box<TlsStream<TcpStream>>),
+    Open(Box<TlsStream<Leg>>),
 }
 
 impl ClientStream {
-    pub(super) fn open(stream: TlsStream<TcpStream>) -> Self {
+    pub(super) fn open(stream: TlsStream<Leg>) -> Self {
         Self { stream: Stage::Open(Box::new(stream)), early: Vec::new() }
     }
 
@@ -38,7 +38,7 @@ impl ClientStream {
 
     /// The final stream, and the early data that was not consumed. `None`: the handshake is not done, and its driver
     /// has the stream.
-    pub(super) fn into_open(mut self) -> (Option<Box<TlsStream<TcpStream>>>, Vec<u8>) {
+    pub(super) fn into_open(mut self) -> (Option<Box<TlsStream<Leg>>>, Vec<u8>) {
         self.advance();
         match self.stream {
             Stage::Open(stream) => (Some(stream), self.early),

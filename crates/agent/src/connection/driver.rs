@@ -26,7 +26,7 @@
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use watari_values::NodeName;
+use watari_values::{Epoch, NodeName};
 use watari_wire::leg::Preface;
 
 use super::early_data::opening::EarlyConnection;
@@ -41,6 +41,7 @@ use crate::handoff::live::Live;
 use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::{Orders, Registry};
 use crate::handoff::source::{Departures, Outcome};
+use crate::leg::{Carried, CurrentDispatcher, Leg, LegTable};
 use crate::node::peers::Peers;
 
 /// The parts that carry a connection from state to state.
@@ -49,6 +50,7 @@ pub(crate) struct Connections {
     pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) serving: Serving,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) leg_table: Arc<LegTable>,
     pub(crate) departures: Arc<Departures>,
     pub(crate) endings: Arc<Endings>,
     pub(crate) anchors: Arc<Anchors>,
@@ -76,10 +78,21 @@ impl Connections {
     ) -> Option<TcpStream> {
         let bulk = bulk.filter(|target| target != self.peers.name());
         // Short states are boxed, here and in `run`: a future has room for its largest state for as long as it lasts.
+        let dispatcher = CurrentDispatcher::new(dispatcher);
+        let carried = Carried {
+            id: preface.connection,
+            tenure: Epoch(0),
+            dispatcher: dispatcher.clone(),
+            change: 0,
+            received: surplus.len() as u64,
+            sent: 0,
+        };
+        let leg = Leg::new(leg, carried, &self.leg_table);
         match Box::pin(self.handshakes.run(leg, dispatcher, preface, surplus)).await {
             HandshakeOutcome::Done(live) => {
-                live.about.announce(&self.peers);
                 let (_entry, mut orders) = self.registry.enter(&live.about, true);
+                // Only now: if the dispatcher changes meanwhile, the next one finds the connection in the registry.
+                live.about.announce(&self.peers);
                 let state = match bulk {
                     Some(target) => {
                         ConnectionState::Parked(Box::new(Parked { live, target, within: None, undecided: None }))
@@ -139,7 +152,7 @@ impl Connections {
     }
 
     /// Announces the end of the connection, which follows no orders any more. Returns the leg if it is free.
-    async fn end(&self, leg: TcpStream, ending: &Ending, orders: &mut Orders) -> Option<TcpStream> {
+    async fn end(&self, leg: Leg, ending: &Ending, orders: &mut Orders) -> Option<TcpStream> {
         self.registry.ends(ending.connection, ending.tenure);
         // An upgrade waits for the answer to an order.
         while orders.try_recv().is_ok() {}

@@ -4,19 +4,18 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use watari_handshake::{
     EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, NewSession, Progress, SessionSource,
 };
 use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
-use watari_sys::tcp;
 use watari_values::{Epoch, NodeName, TlsInfo};
 use watari_wire::leg::Preface;
 
 use crate::handoff::ending::Ending;
 use crate::handoff::live::{About, Live};
+use crate::leg::{CurrentDispatcher, Leg};
 use crate::node::metrics::Metrics;
 use crate::node::peers::Peers;
 use crate::sessions::service::SessionService;
@@ -40,7 +39,7 @@ pub(super) enum HandshakeOutcome {
     /// The client's early data was accepted. Its Finished has not arrived.
     EarlyData(Box<AcceptedEarlyData>),
     /// The handshake failed, and the client has the alert. The end of the stream is to be announced.
-    Failed(TcpStream, Ending),
+    Failed(Leg, Ending),
     /// The agent does no handshakes. The leg is reset.
     Refused,
 }
@@ -50,7 +49,7 @@ pub(crate) struct AcceptedEarlyData {
     pub(crate) about: About,
     pub(crate) info: Info,
     pub(crate) handshake: Handshake,
-    pub(crate) leg: TcpStream,
+    pub(crate) leg: Leg,
     /// Received bytes that the handshake has not consumed.
     pub(crate) input: Vec<u8>,
     /// Bytes of the client's stream that were read.
@@ -73,8 +72,8 @@ impl Handshakes {
     /// Does the handshake of a new connection. `surplus` has the bytes that followed the preface.
     pub(super) async fn run(
         &self,
-        leg: TcpStream,
-        dispatcher: NodeName,
+        mut leg: Leg,
+        dispatcher: CurrentDispatcher,
         preface: &Preface,
         surplus: Vec<u8>,
     ) -> HandshakeOutcome {
@@ -82,7 +81,7 @@ impl Handshakes {
         let Some(tls) = &settings.tls else {
             tracing::warn!(connection = %preface.connection, "handshake refused: this agent has no certificates");
             self.metrics.count_handshake_failed("no_certificates");
-            tcp::reset_on_close(&leg);
+            leg.reset_on_close();
             return HandshakeOutcome::Refused;
         };
         self.sessions.ready().await;
@@ -111,7 +110,9 @@ impl Handshakes {
             Err(failure) => {
                 tracing::info!(connection = %preface.connection, client = %preface.client, cause = %failure, "handshake failed");
                 self.metrics.count_handshake_failed(failure.label());
-                let Driver { leg, sent, received, .. } = driver;
+                let leg = driver.leg;
+                // The timeout may have interrupted a write.
+                let (sent, received) = (leg.sent(), leg.received());
                 let connection = preface.connection;
                 HandshakeOutcome::Failed(leg, Ending { connection, dispatcher, tenure: Epoch(0), sent, received })
             }
@@ -135,7 +136,7 @@ impl Handshakes {
 struct Driver<'a> {
     handshakes: &'a Handshakes,
     handshake: Handshake,
-    leg: TcpStream,
+    leg: Leg,
     /// Received bytes that the handshake has not consumed.
     input: Vec<u8>,
     received: u64,
@@ -228,7 +229,7 @@ impl Driver<'_> {
         }
     }
 
-    fn into_parts(self, connection: Connection) -> Parts<TcpStream> {
+    fn into_parts(self, connection: Connection) -> Parts<Leg> {
         let mut parts = Parts::new(self.leg, connection);
         parts.unopened = self.input;
         parts.received = self.received;
@@ -242,7 +243,7 @@ impl Driver<'_> {
     }
 }
 
-fn about(handshake_node: NodeName, dispatcher: NodeName, preface: &Preface, info: &Info) -> About {
+fn about(handshake_node: NodeName, dispatcher: CurrentDispatcher, preface: &Preface, info: &Info) -> About {
     let version = match info.version {
         Version::Tls12 => 0x0303,
         Version::Tls13 => 0x0304,

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
 use watari_connection::leaving::InResponse;
 use watari_proxy::Client;
 use watari_stream::TlsStream;
@@ -14,6 +13,7 @@ use super::requests::Requests;
 use super::site_service::OpenResponse;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::Undecided;
+use crate::leg::Leg;
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 
@@ -43,7 +43,7 @@ pub(crate) enum HttpStart {
 /// The state of a connection when HTTP has ended.
 pub(crate) enum HttpEnd {
     /// The connection has ended, or cannot continue.
-    Ended(Box<TlsStream<TcpStream>>, Result<(), HttpError>),
+    Ended(Box<TlsStream<Leg>>, Result<(), HttpError>),
     /// The connection has to move.
     Parked(Box<Parked>),
     /// The handshake failed.

@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use watari_connection::leaving::{InResponse, Situation};
 use watari_connection::{Connection, End, Parts as HttpParts};
@@ -23,6 +22,7 @@ use super::tunnel::{Tunnel, TunnelStop};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::{Ending, Order, Orders};
+use crate::leg::Leg;
 use crate::node::peers::Peers;
 
 /// Serves HTTP/1 until the connection ends, or can leave as `orders` ask.
@@ -48,7 +48,7 @@ pub(super) async fn serve_http1(context: &Http, start: HttpStart, orders: &mut O
 enum Begun {
     Requests(About, Box<Driver>),
     /// The connection is a tunnel that was moved here.
-    Tunnel(About, Box<TlsStream<TcpStream>>, Box<OpenTunnel>),
+    Tunnel(About, Box<TlsStream<Leg>>, Box<OpenTunnel>),
 }
 
 fn begin(context: &Http, start: HttpStart) -> Begun {
@@ -120,7 +120,7 @@ struct OpenTunnel {
 async fn serve_tunnel(
     peers: &Peers,
     about: About,
-    mut stream: Box<TlsStream<TcpStream>>,
+    mut stream: Box<TlsStream<Leg>>,
     open: OpenTunnel,
     orders: &mut Orders,
 ) -> HttpEnd {
@@ -222,7 +222,7 @@ impl Driver {
     }
 
     /// Returns the stream, with the plaintext that HTTP had taken in front, and the rest of the connection.
-    async fn into_stream(self) -> Result<(Box<TlsStream<TcpStream>>, OpenResponse), HttpEnd> {
+    async fn into_stream(self) -> Result<(Box<TlsStream<Leg>>, OpenResponse), HttpEnd> {
         let HttpParts { stream, service, http, opened, unwritten, responding } = self.connection.into_parts();
         let (stream, early) = stream.into_open();
         let stream = match (stream, self.opening) {

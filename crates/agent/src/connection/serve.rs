@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use watari_http2::Flood;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
-use watari_sys::tcp;
 
 use super::http::{HTTP2, Http, HttpEnd, HttpError, HttpStart, Parked};
 use super::http1::serve_http1;
@@ -16,6 +14,7 @@ use super::stalls::Stalled;
 use crate::handoff::ending::Ending;
 use crate::handoff::live::About;
 use crate::handoff::registry::Orders;
+use crate::leg::Leg;
 use crate::node::metrics::{Counted, Metrics};
 use crate::settings::current::CurrentSettings;
 
@@ -31,9 +30,9 @@ pub(super) enum Served {
     /// The connection has to move.
     Parked(Box<Parked>),
     /// The stream to the client is complete. Its end is to be announced.
-    Ended(TcpStream, Ending),
+    Ended(Leg, Ending),
     /// The handshake failed after early data, and the client has the alert. The end of the stream is to be announced.
-    Unfinished(TcpStream, Ending),
+    Unfinished(Leg, Ending),
     /// The client did not take the end of the stream. The leg is reset.
     Reset,
 }
@@ -103,7 +102,7 @@ impl Serving {
     }
 
     /// Ends the stream to the client as `conclusion` requires.
-    async fn end(&self, about: &About, mut parts: Parts<TcpStream>, conclusion: Conclusion) -> Served {
+    async fn end(&self, about: &About, mut parts: Parts<Leg>, conclusion: Conclusion) -> Served {
         if !parts.connection.is_write_closed() {
             let alert = conclusion.alert();
             if let Err(error) = parts.connection.seal_alert(alert, &mut parts.unsent) {
@@ -114,7 +113,7 @@ impl Serving {
         let flushed = tokio::time::timeout(self.settings.limits().end_timeout, io.write_all(&unsent)).await;
         if !matches!(flushed, Ok(Ok(()))) {
             // The client is gone or does not take the end. A reset shows it that the stream is incomplete.
-            tcp::reset_on_close(&io);
+            io.reset_on_close();
             return Served::Reset;
         }
         let ending = Ending {

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use watari_connection::Departure;
 use watari_connection::leaving::{InResponse, Situation};
 use watari_proxy::{TunnelBroken, TunnelRelay};
@@ -25,6 +24,7 @@ use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;
 use crate::handoff::registry::{Order, Orders};
+use crate::leg::Leg;
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
@@ -98,7 +98,7 @@ impl Tunnel {
         &mut self,
         peers: &Peers,
         about: &About,
-        stream: &mut TlsStream<TcpStream>,
+        stream: &mut TlsStream<Leg>,
         orders: &mut Orders,
     ) -> TunnelStop {
         let mut departing = Departing::default();

@@ -1,17 +1,21 @@
 //! Announces the end of a connection to its dispatcher, which may keep the leg for another connection.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use watari_sys::tcp;
 use watari_values::{ConnectionId, Epoch, NodeName};
 use watari_wire::{AgentToDispatcher, Final, LegKept};
 
+use crate::leg::{CurrentDispatcher, Leg};
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 
@@ -25,7 +29,7 @@ const DISCARDED_LEN_MAX: u64 = 64 << 20;
 /// The end of a connection.
 pub(crate) struct Ending {
     pub(crate) connection: ConnectionId,
-    pub(crate) dispatcher: NodeName,
+    pub(crate) dispatcher: CurrentDispatcher,
     pub(crate) tenure: Epoch,
     /// Length of the stream to the client, in bytes.
     pub(crate) sent: u64,
@@ -41,7 +45,7 @@ pub(crate) struct Endings {
 }
 
 struct Waiting {
-    dispatcher: NodeName,
+    dispatcher: CurrentDispatcher,
     tenure: Epoch,
     sender: oneshot::Sender<u64>,
 }
@@ -62,7 +66,7 @@ impl Endings {
     /// about a move.
     pub(crate) fn on_leg_kept(&self, from: &NodeName, message: &LegKept) -> bool {
         let mut entries = self.entries();
-        let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == message.epoch;
+        let is_for = |waiting: &Waiting| waiting.dispatcher.is(from) && waiting.tenure == message.epoch;
         if !entries.get(&message.connection).is_some_and(is_for) {
             return false;
         }
@@ -78,30 +82,30 @@ impl Endings {
     /// dispatcher has reported the cut of the client's stream, and this node has read exactly up to it.
     ///
     /// This node does not shut down the leg before the answer: a FIN would be its last byte on it.
-    pub(crate) async fn announce(&self, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
+    pub(crate) async fn announce(&self, mut leg: Leg, ending: &Ending) -> Option<TcpStream> {
         // If this process dies now, the bytes it has written must still arrive.
-        tcp::fin_on_close(&leg);
+        leg.fin_on_close();
         let (_entry, leg_kept) = self.enter(ending);
         let message = AgentToDispatcher::Final(Final {
             connection: ending.connection,
             epoch: ending.tenure,
             tx_offset: ending.sent,
         });
-        self.peers.send(&ending.dispatcher, message.clone());
+        self.peers.send(&ending.dispatcher.get(), message.clone());
         let limits = self.settings.limits();
         let expiry = Instant::now() + limits.end_timeout;
         let is_free = {
-            let mut until_cut = pin!(until_cut(&leg, ending.received, leg_kept));
+            let mut until_cut = pin!(until_cut(&mut leg, ending.received, leg_kept));
             loop {
                 let again = Instant::now() + limits.retry_interval;
                 match timeout_at(again.min(expiry), &mut until_cut).await {
                     Ok(is_free) => break is_free,
                     Err(_) if Instant::now() >= expiry => break false,
-                    Err(_) => drop(self.peers.send(&ending.dispatcher, message.clone())),
+                    Err(_) => drop(self.peers.send(&ending.dispatcher.get(), message.clone())),
                 }
             }
         };
-        is_free.then_some(leg)
+        if is_free { leg.into_free() } else { None }
     }
 
     fn enter(&self, ending: &Ending) -> (Entry<'_>, oneshot::Receiver<u64>) {
@@ -127,7 +131,7 @@ impl Drop for Entry<'_> {
 
 /// Reads and discards the rest of the client's stream after `received` bytes, up to the dispatcher's cut. Returns
 /// `false` if the leg ends, if more was read than the dispatcher has written, or after [`DISCARDED_LEN_MAX`] bytes.
-async fn until_cut(leg: &TcpStream, mut received: u64, mut leg_kept: oneshot::Receiver<u64>) -> bool {
+async fn until_cut(leg: &mut Leg, mut received: u64, mut leg_kept: oneshot::Receiver<u64>) -> bool {
     let mut cut = None;
     let received_max = received.saturating_add(DISCARDED_LEN_MAX);
     while received <= received_max && cut.is_none_or(|cut| received < cut) {
@@ -146,14 +150,14 @@ async fn until_cut(leg: &TcpStream, mut received: u64, mut leg_kept: oneshot::Re
 }
 
 /// Discards one read. A close with unread input would reset the leg and lose the last bytes sent.
-async fn discard(leg: &TcpStream) -> io::Result<usize> {
-    loop {
-        leg.readable().await?;
-        match tcp::try_read(leg, &mut [0; DISCARD_LEN]) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
-        }
-    }
+async fn discard(leg: &mut Leg) -> io::Result<usize> {
+    poll_fn(|cx| {
+        let mut buffer = [MaybeUninit::uninit(); DISCARD_LEN];
+        let mut buffer = ReadBuf::uninit(&mut buffer);
+        ready!(Pin::new(&mut *leg).poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -164,9 +168,12 @@ mod tests {
 
     use tokio::io::AsyncWriteExt;
     use tokio::time::timeout;
+    use watari_values::DispatcherChange;
+    use watari_wire::DetachLeg;
 
     use super::*;
-    use crate::handoff::testing::{Node, leg};
+    use crate::handoff::testing::{ID, Node, leg, leg_in, name, streams};
+    use crate::leg::Continued;
     use crate::settings::limits::Limits;
 
     #[tokio::test]
@@ -175,14 +182,14 @@ mod tests {
         // whether the leg is free.
         let cases = [(0, 0, 10, true), (7, 0, 17, true), (0, 7, 17, true), (3, 4, 17, true), (5, 0, 14, false)];
         for (before, after, cut, is_free) in cases {
-            let (leg, mut end) = leg().await;
+            let (mut leg, mut end) = leg().await;
             let (sender, leg_kept) = oneshot::channel();
             end.write_all(&vec![1; before]).await.unwrap();
             let dispatcher = async {
                 sender.send(cut).unwrap();
                 end.write_all(&vec![1; after]).await.unwrap();
             };
-            let waits = timeout(Duration::from_secs(20), until_cut(&leg, 10, leg_kept));
+            let waits = timeout(Duration::from_secs(20), until_cut(&mut leg, 10, leg_kept));
             let (freed, ()) = tokio::join!(waits, dispatcher);
             assert_eq!(freed.unwrap(), is_free, "{before} {after} {cut}");
         }
@@ -190,23 +197,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_leg_that_ends_is_not_free() {
-        let (leg, end) = leg().await;
+        let (mut leg, end) = leg().await;
         let (_sender, leg_kept) = oneshot::channel();
         drop(end);
-        assert!(!timeout(Duration::from_secs(20), until_cut(&leg, 10, leg_kept)).await.unwrap());
+        assert!(!timeout(Duration::from_secs(20), until_cut(&mut leg, 10, leg_kept)).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_client_that_goes_on_sending_is_not_read_for_ever() {
-        let (leg, mut end) = leg().await;
+        let (mut leg, mut end) = leg().await;
         let (_sender, leg_kept) = oneshot::channel();
         let sends = async {
             let piece = vec![0; 1 << 20];
             while end.write_all(&piece).await.is_ok() {}
         };
         let is_free = async {
-            let is_free = until_cut(&leg, 0, leg_kept).await;
-            tcp::reset_on_close(&leg);
+            let is_free = until_cut(&mut leg, 0, leg_kept).await;
+            leg.reset_on_close();
             drop(leg);
             is_free
         };
@@ -214,13 +221,48 @@ mod tests {
         assert!(!is_free);
     }
 
+    #[tokio::test]
+    async fn an_end_is_announced_to_the_next_dispatcher_too() {
+        let node = Node::new(Limits { retry_interval: Duration::from_millis(1), ..Limits::default() });
+        let endings = Arc::new(Endings::new(node.peers, node.settings));
+        let table = Arc::default();
+        let (leg, _end) = leg_in(&table).await;
+        let ending = Ending { connection: ID, dispatcher: leg.dispatcher(), tenure: Epoch(0), sent: 20, received: 10 };
+        let announces = {
+            let endings = endings.clone();
+            tokio::spawn(async move { endings.announce(leg, &ending).await })
+        };
+        let (d, e, change) = (name("d"), name("e"), DispatcherChange { connection: ID, number: 1 });
+        table.on_detach(&d, &DetachLeg { change, to: e.clone() }, Instant::now()).unwrap();
+        let (stream, mut end) = streams().await;
+        let (stream, surplus) = (stream.into_std().unwrap(), Vec::new());
+        let leg = Continued { stream, change, tenure: Epoch(0), rx_offset: 10, tx_offset: 20, surplus };
+        table.on_continue(&e, leg).unwrap();
+        let kept = LegKept { connection: ID, epoch: Epoch(0), rx_offset: 13 };
+        let is_announced = async {
+            while !node.links.take().iter().any(|(to, _)| *to == e) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(20), is_announced).await.unwrap();
+        assert!(!endings.on_leg_kept(&d, &kept) && endings.on_leg_kept(&e, &kept));
+        end.write_all(b"cut").await.unwrap();
+        let free = timeout(Duration::from_secs(20), announces).await.unwrap().unwrap();
+        assert_eq!(free.unwrap().peer_addr().unwrap(), end.local_addr().unwrap(), "the next dispatcher's leg is free");
+    }
+
     #[test]
     fn only_the_dispatcher_of_an_ending_decides_about_its_leg() {
-        let name = |text: &str| NodeName::new(text).unwrap();
         let id = |number| ConnectionId { boot: 1, number };
         let node = Node::new(Limits::default());
         let endings = Endings::new(node.peers, node.settings);
-        let ending = Ending { connection: id(1), dispatcher: name("d1"), tenure: Epoch(2), sent: 5, received: 10 };
+        let ending = Ending {
+            connection: id(1),
+            dispatcher: CurrentDispatcher::new(name("d1")),
+            tenure: Epoch(2),
+            sent: 5,
+            received: 10,
+        };
         let (entry, mut leg_kept) = endings.enter(&ending);
         let kept = |connection, epoch| LegKept { connection, epoch: Epoch(epoch), rx_offset: 12 };
         assert!(!endings.on_leg_kept(&name("d2"), &kept(id(1), 2)));

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use tokio::net::TcpStream;
 use watari_record::{Connection, Fenced, ImportError, Side};
 use watari_stream::Parts;
 use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes, StayReason, TlsInfo};
 use watari_wire::{AgentToDispatcher, Established, Ship, Stays};
 
+use crate::leg::{Carried, CurrentDispatcher, Leg};
 use crate::node::peers::Peers;
 
 /// The properties of a connection, apart from its bytes.
@@ -18,7 +18,7 @@ pub(crate) struct About {
     pub(crate) tenure: Epoch,
     /// The last epoch used: that of the tenure, or of an aborted attempt to give the connection away.
     pub(crate) last: Epoch,
-    pub(crate) dispatcher: NodeName,
+    pub(crate) dispatcher: CurrentDispatcher,
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
     pub(crate) tls: TlsInfo,
@@ -62,7 +62,7 @@ impl About {
             id: ship.connection,
             tenure: ship.epoch,
             last,
-            dispatcher: ship.dispatcher.clone(),
+            dispatcher: CurrentDispatcher::new(ship.dispatcher.clone()),
             client: ship.client,
             server: ship.server,
             tls: ship.tls.clone(),
@@ -72,13 +72,19 @@ impl About {
         }
     }
 
+    /// The connection as its leg has it. `change`: the last change of its dispatcher. `received` and `sent`: the bytes of
+    /// both streams before.
+    pub(crate) fn carried(&self, change: u32, received: u64, sent: u64) -> Carried {
+        Carried { id: self.id, tenure: self.tenure, dispatcher: self.dispatcher.clone(), change, received, sent }
+    }
+
     /// Ships the connection, for `epoch`.
     pub(crate) fn ship(&self, epoch: Epoch, fenced: &Fenced, bytes: FencedBytes<'_>) -> Ship {
         let Self { id, dispatcher, client, server, tls, client_certificate, handshake_node, moves, .. } = self.clone();
         Ship {
             connection: id,
             epoch,
-            dispatcher,
+            dispatcher: dispatcher.get(),
             state: SecretBytes::new(fenced.state().to_vec()),
             tls,
             client_certificate,
@@ -97,7 +103,7 @@ impl About {
     /// Announces to the dispatcher that the handshake is done. The message may wait until a proposal to move is sent.
     pub(crate) fn announce(&self, peers: &Peers) {
         let announced = Established { connection: self.id, tls: self.tls.clone() };
-        peers.send_soon(&self.dispatcher, AgentToDispatcher::Established(announced));
+        peers.send_soon(&self.dispatcher.get(), AgentToDispatcher::Established(announced));
     }
 
     /// Reports to the dispatcher why the connection stays for now, although it was asked to leave.
@@ -106,12 +112,12 @@ impl About {
             StayReason::Tunnel => AgentToDispatcher::Tunnel(self.id),
             reason => AgentToDispatcher::Stays(Stays { connection: self.id, reason }),
         };
-        peers.send(&self.dispatcher, message);
+        peers.send(&self.dispatcher.get(), message);
     }
 }
 
 /// A connection that this node owns: it may open and seal.
 pub(crate) struct Live {
     pub(crate) about: About,
-    pub(crate) parts: Parts<TcpStream>,
+    pub(crate) parts: Parts<Leg>,
 }

@@ -1,7 +1,7 @@
 //! A connection on its way to a successor of this process, and its form.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -14,6 +14,7 @@ use watari_wire::{Ship, ShipInResponse};
 use super::live::{About, FencedBytes, Live, import};
 use super::registry::Undecided;
 use super::source::ShippedResponse;
+use crate::leg::{Leg, LegTable};
 
 /// A connection that stands still until the successor has it. Its leg is the only socket.
 pub struct Passing {
@@ -64,12 +65,12 @@ impl ToSuccessor {
     /// Passes a connection on, within `response` if there is one. Returns it if the successor has not taken it.
     pub(crate) async fn pass_on(
         &self,
-        live: Box<Live>,
+        mut live: Box<Live>,
         response: Option<ShippedResponse>,
         undecided: Option<Undecided>,
     ) -> Option<Box<Live>> {
         let Some(to) = self.get() else { return Some(live) };
-        let Ok(leg) = live.parts.io.as_fd().try_clone_to_owned() else { return Some(live) };
+        let Some(leg) = live.parts.io.pass() else { return Some(live) };
         let Live { about, parts } = *live;
         let standing = Standing::new(about, parts);
         let Ok(state) = standing.encode(response) else { return Some(standing.go_on()) };
@@ -83,7 +84,7 @@ impl ToSuccessor {
 struct Standing {
     about: About,
     fenced: Fenced,
-    leg: TcpStream,
+    leg: Leg,
     opened: Vec<u8>,
     unopened: Vec<u8>,
     unsent: Vec<u8>,
@@ -92,13 +93,14 @@ struct Standing {
 }
 
 impl Standing {
-    fn new(about: About, parts: Parts<TcpStream>) -> Self {
+    fn new(about: About, parts: Parts<Leg>) -> Self {
         let Parts { io, connection, opened, unopened, unsent, received, sent } = parts;
         Self { about, fenced: connection.fence(), leg: io, opened, unopened, unsent, received, sent }
     }
 
     fn go_on(self) -> Box<Live> {
         let Self { about, fenced, leg, opened, unopened, unsent, received, sent } = self;
+        leg.stays();
         let parts = Parts { io: leg, connection: fenced.thaw(), opened, unopened, unsent, received, sent };
         Box::new(Live { about, parts })
     }
@@ -111,7 +113,7 @@ impl Standing {
             Some(response) => Shipped::InResponse(Box::new(response.ship_with(ship))),
             None => Shipped::Between(Box::new(ship)),
         };
-        encode(&PassedConnection { last: about.last, shipped })
+        encode(&PassedConnection { last: about.last, change: self.leg.last_change(), shipped })
     }
 }
 
@@ -120,6 +122,8 @@ impl Standing {
 pub(crate) struct PassedConnection {
     /// The last epoch used. The epoch of `shipped` is that of the tenure, which goes on.
     last: Epoch,
+    /// The number of the last change of its dispatcher.
+    change: u32,
     pub(crate) shipped: Shipped,
 }
 
@@ -146,6 +150,7 @@ pub(crate) struct Passed {
     about: About,
     connection: Connection,
     ship: Ship,
+    change: u32,
 }
 
 impl PassedConnection {
@@ -154,21 +159,22 @@ impl PassedConnection {
     }
 
     pub(crate) fn into_passed(self) -> Result<Passed, RestoreError> {
-        let ship = match self.shipped {
+        let Self { last, change, shipped } = self;
+        let ship = match shipped {
             Shipped::Between(ship) => *ship,
             Shipped::InResponse(shipped) => shipped.ship,
         };
         let connection = import(&ship).map_err(|_| RestoreError::Form)?;
-        Ok(Passed { about: About::of_shipped(&ship, self.last, ship.moves), connection, ship })
+        Ok(Passed { about: About::of_shipped(&ship, last, ship.moves), connection, ship, change })
     }
 }
 
 impl Passed {
     /// The connection on its leg.
-    pub(crate) fn on(self, leg: TcpStream) -> Box<Live> {
-        let Self { about, connection, ship } = self;
+    pub(crate) fn on(self, leg: TcpStream, table: &Arc<LegTable>) -> Box<Live> {
+        let Self { about, connection, ship, change } = self;
         let parts = Parts {
-            io: leg,
+            io: Leg::new(leg, about.carried(change, ship.rx_offset, ship.tail_offset), table),
             connection,
             opened: ship.opened.as_slice().to_vec(),
             unopened: ship.rest.as_slice().to_vec(),
@@ -190,15 +196,15 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<SecretBytes, postcard::Er
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::Arc;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
     use watari_record::Side;
     use watari_stream::TlsStream;
-    use watari_wire::ResponseRest;
+    use watari_values::DispatcherChange;
+    use watari_wire::{DetachLeg, ResponseRest};
 
     use super::*;
-    use crate::handoff::testing::{leg, live, record_layer};
+    use crate::handoff::testing::{ID, leg, leg_in, live, name, record_layer};
 
     fn response() -> ShippedResponse {
         let bytes = |text: &[u8]| SecretBytes::new(text.to_vec());
@@ -232,7 +238,7 @@ mod tests {
                 passing.taken();
                 assert!(task.await.unwrap().is_none());
                 let leg = TcpStream::from_std(copy.into()).unwrap();
-                there.on(leg)
+                there.on(leg, &Arc::default())
             } else {
                 drop(passing);
                 task.await.unwrap().unwrap()
@@ -256,6 +262,30 @@ mod tests {
         let (leg, _end) = leg().await;
         let live = ToSuccessor::default().pass_on(live(leg), None, None).await.unwrap();
         assert_eq!((live.parts.opened.as_slice(), live.parts.unsent.as_slice()), (&b"opened"[..], &b"tail"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_connection_in_a_change_of_its_dispatcher_stays() {
+        let (to, mut passing) = mpsc::channel(1);
+        let successor = ToSuccessor::default();
+        successor.set(Some(to));
+        let table = Arc::default();
+        let (leg, _end) = leg_in(&table).await;
+        let (d, change) = (name("d"), DispatcherChange { connection: ID, number: 1 });
+        let detach = DetachLeg { change, to: name("e") };
+        table.on_detach(&d, &detach, Instant::now()).unwrap();
+        let live = successor.pass_on(live(leg), None, None).await.unwrap();
+        assert!(passing.try_recv().is_err());
+        table.on_attach(&d, change);
+        let passes = tokio::spawn(async move { successor.pass_on(live, None, None).await });
+        let passing = passing.recv().await.unwrap();
+        let detach = DetachLeg { change: DispatcherChange { number: 2, ..change }, ..detach };
+        assert_eq!(table.on_detach(&d, &detach, Instant::now()), None, "the successor may have it");
+        let there = PassedConnection::decode(passing.state().as_slice()).unwrap();
+        assert_eq!(there.change, 1, "the number is used there, too");
+        drop(passing);
+        let _live = passes.await.unwrap().unwrap();
+        assert!(table.on_detach(&d, &detach, Instant::now()).is_some());
     }
 
     #[tokio::test]

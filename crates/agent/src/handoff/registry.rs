@@ -124,6 +124,13 @@ impl Registry {
         }
     }
 
+    /// Announces a connection to its dispatcher, if it is here and its handshake is done.
+    pub(crate) fn announce(&self, id: ConnectionId) {
+        if let Some(known) = self.entries().get(&id).filter(|known| known.is_established) {
+            known.about.announce(&self.peers);
+        }
+    }
+
     /// The connections that were not asked to pass to a successor.
     pub(crate) fn not_passing(&self) -> Vec<ConnectionId> {
         let entries = self.entries();
@@ -173,12 +180,12 @@ impl Registry {
 
     /// The dispatchers of the connections.
     pub(crate) fn dispatchers(&self) -> BTreeSet<NodeName> {
-        self.entries().values().map(|known| known.about.dispatcher.clone()).collect()
+        self.entries().values().map(|known| known.about.dispatcher.get()).collect()
     }
 
     /// The number of connections of `dispatcher`.
     pub(crate) fn of(&self, dispatcher: &NodeName) -> usize {
-        self.entries().values().filter(|known| known.about.dispatcher == *dispatcher).count()
+        self.entries().values().filter(|known| known.about.dispatcher.is(dispatcher)).count()
     }
 
     /// Whether this node took part in `epoch` of the connection, or in a later one.
@@ -216,7 +223,7 @@ impl Registry {
 impl Known {
     /// Whether `dispatcher` may give orders about the connection.
     fn is_of(&self, dispatcher: &NodeName) -> bool {
-        self.is_established && self.about.dispatcher == *dispatcher
+        self.is_established && self.about.dispatcher.is(dispatcher)
     }
 }
 

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_record::Fenced;
 use watari_stream::Parts;
-use watari_sys::tcp;
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName, SecretBytes, StayReason};
 use watari_wire::{
     AgentToAgent, AgentToDispatcher, Cancel, OPENED_LEN_MAX, Propose, RESPONSE_BYTES_LEN_MAX, REST_LEN_MAX,
@@ -19,6 +19,7 @@ use watari_wire::{
 
 use super::live::{About, FencedBytes, Live};
 use super::registry::Registry;
+use crate::leg::{CurrentDispatcher, Leg};
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
@@ -85,7 +86,7 @@ pub(crate) struct Departures {
 }
 
 struct Waiting {
-    dispatcher: NodeName,
+    dispatcher: CurrentDispatcher,
     tenure: Epoch,
     inbox: mpsc::Sender<DispatcherMessage>,
 }
@@ -108,7 +109,11 @@ impl Departures {
         target: NodeName,
         response: Option<ShippedResponse>,
     ) -> Outcome {
-        let possible = self.peers.is_up(&target) && self.peers.is_up(&live.about.dispatcher);
+        if live.parts.io.is_detached() {
+            // Its dispatcher may have given it up already. The next one asks it to leave again.
+            return Outcome::Stays(live);
+        }
+        let possible = self.peers.is_up(&target) && self.peers.is_up(&live.about.dispatcher.get());
         if !possible {
             tracing::info!(connection = %live.about.id, %target, "connection not moved: no link to the target or the dispatcher");
             self.metrics.count_not_moved(AbortReason::NoLink);
@@ -133,7 +138,7 @@ impl Departures {
     /// Sends `message` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the
     /// message is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, message: impl Into<DispatcherMessage>) {
-        if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
+        if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher.is(from))
             && waiting.inbox.try_send(message.into()).is_err()
         {
             tracing::debug!(%connection, peer = %from, "message dropped: the departure's inbox is full");
@@ -161,7 +166,7 @@ impl Departures {
 }
 
 /// Reads what has arrived after the client's Finished. To ship these bytes with the first message saves a freeze.
-fn take_what_has_come(parts: &mut Parts<TcpStream>) {
+fn take_what_has_come(parts: &mut Parts<Leg>) {
     while parts.unopened.len() < REST_LEN_MAX / 2 {
         parts.unopened.reserve(4096);
         match parts.io.try_read_buf(&mut parts.unopened) {
@@ -176,7 +181,7 @@ struct Departure<'a> {
     departures: &'a Departures,
     about: About,
     fenced: Fenced,
-    leg: TcpStream,
+    leg: Leg,
     opened: Vec<u8>,
     unopened: Vec<u8>,
     /// The offset of `unopened` in the client's stream.
@@ -195,10 +200,10 @@ struct Departure<'a> {
 
 impl<'a> Departure<'a> {
     fn new(departures: &'a Departures, live: Live, response: Option<ShippedResponse>) -> Self {
-        let Live { about, parts } = live;
+        let Live { about, mut parts } = live;
         // If this process dies now, the bytes it has written must still arrive, because the target continues after
         // them.
-        tcp::fin_on_close(&parts.io);
+        parts.io.fin_on_close();
         Self {
             departures,
             about,
@@ -236,7 +241,7 @@ impl<'a> Departure<'a> {
             }
             event = tokio::select! {
                 message = events.recv() => self.on_message(message),
-                rx_offset = read_to(&self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
+                rx_offset = read_to(&mut self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
                     SourceEvent::Read { rx_offset }
                 }
                 _ = retry.tick() => SourceEvent::Retry,
@@ -305,17 +310,17 @@ impl<'a> Departure<'a> {
     }
 
     fn send_to_dispatcher(&self, message: AgentToDispatcher) {
-        self.departures.peers.send(&self.about.dispatcher, message);
+        self.departures.peers.send(&self.about.dispatcher.get(), message);
     }
 
     fn rx_offset(&self) -> u64 {
         self.unopened_offset + self.unopened.len() as u64
     }
 
-    fn thaw(self, reason: AbortReason) -> Outcome {
+    fn thaw(mut self, reason: AbortReason) -> Outcome {
         tracing::info!(connection = %self.about.id, reason = reason.as_str(), "connection not moved");
         self.departures.metrics.count_not_moved(reason);
-        tcp::reset_on_close(&self.leg);
+        self.leg.reset_on_close();
         let parts = Parts {
             received: self.rx_offset(),
             io: self.leg,
@@ -330,21 +335,21 @@ impl<'a> Departure<'a> {
 
     /// Returns the leg for another connection only if the dispatcher has cut the stream where this node has read to:
     /// then no byte of this connection is on its way.
-    fn destroy(self, moved: bool) -> Outcome {
+    fn destroy(mut self, moved: bool) -> Outcome {
         if moved {
             self.departures.metrics.moved_out.inc();
             let is_free = self.leg_kept == Some(self.rx_offset());
-            return Outcome::Moved(is_free.then_some(self.leg));
+            return Outcome::Moved(if is_free { self.leg.into_free() } else { None });
         }
         tracing::info!(connection = %self.about.id, "connection lost in a handoff");
         self.departures.metrics.lost.inc();
-        tcp::reset_on_close(&self.leg);
+        self.leg.reset_on_close();
         Outcome::Lost
     }
 }
 
 /// Reads from the leg until the client's stream is complete up to the wanted offset. Waits forever if there is none.
-async fn read_to(leg: &TcpStream, unopened: &mut Vec<u8>, offset: u64, wanted: &mut Option<u64>) -> u64 {
+async fn read_to(leg: &mut Leg, unopened: &mut Vec<u8>, offset: u64, wanted: &mut Option<u64>) -> u64 {
     while let Some(to) = *wanted {
         let missing = (to - offset) as usize - unopened.len();
         if missing == 0 {
@@ -359,17 +364,11 @@ async fn read_to(leg: &TcpStream, unopened: &mut Vec<u8>, offset: u64, wanted: &
     std::future::pending().await
 }
 
-async fn read_at_most(leg: &TcpStream, into: &mut Vec<u8>, len_max: usize) -> io::Result<()> {
-    leg.readable().await?;
-    let len = into.len();
-    into.resize(len + len_max, 0);
-    let read = leg.try_read(&mut into[len..]);
-    into.truncate(len + *read.as_ref().unwrap_or(&0));
-    match read {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(error),
+async fn read_at_most(leg: &mut Leg, into: &mut Vec<u8>, len_max: usize) -> io::Result<()> {
+    into.reserve(len_max);
+    match leg.take(len_max as u64).read_buf(into).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

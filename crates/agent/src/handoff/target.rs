@@ -16,6 +16,7 @@ use watari_wire::{self as wire, Aborted, AgentToDispatcher, Refused, Rest, Ship}
 
 use super::live::{About, BadShip, Live, import};
 use super::registry::Registry;
+use crate::leg::{Leg, LegTable};
 use crate::node::metrics::Metrics;
 use crate::node::peers::Peers;
 use crate::node::slots::{Slot, Slots};
@@ -27,6 +28,7 @@ pub(crate) struct Arrivals<R> {
     settings: Arc<CurrentSettings>,
     /// Connections that this node owns already.
     registry: Arc<Registry>,
+    leg_table: Arc<LegTable>,
     /// A slot for each connection.
     slots: Arc<Slots>,
     /// Whether this node holds no more connections, because a successor of this process takes over.
@@ -84,11 +86,12 @@ impl<R> Arrivals<R> {
         peers: Peers,
         settings: Arc<CurrentSettings>,
         metrics: Arc<Metrics>,
-        registry: Arc<Registry>,
+        (registry, leg_table): (Arc<Registry>, Arc<LegTable>),
         slots: Arc<Slots>,
     ) -> Self {
         let held = Mutex::new(Held { arrivals: HashMap::new(), bytes: 0 });
-        Self { reports: Reports { peers, metrics }, settings, registry, slots, is_paused: AtomicBool::new(false), held }
+        let (reports, is_paused) = (Reports { peers, metrics }, AtomicBool::new(false));
+        Self { reports, settings, registry, leg_table, slots, is_paused, held }
     }
 
     /// Refuses all connections that are shipped from now on, or takes them again.
@@ -152,7 +155,7 @@ impl<R> Arrivals<R> {
         let Some(arrival) = held.arrivals.get_mut(&rest.connection) else { return };
         let (epoch, from_offset, len) = (rest.epoch, rest.from_offset, rest.bytes.len());
         if held.bytes + len > self.settings.limits().held_bytes_max {
-            return self.reports.refuse(&arrival.about.dispatcher, rest.connection, epoch, AbortReason::Full);
+            return self.reports.refuse(&arrival.about.dispatcher.get(), rest.connection, epoch, AbortReason::Full);
         }
         let mut actions = Vec::new();
         arrival.target.handle(&TargetEvent::Rest { epoch, from_offset, len: len as u64 }, &mut actions);
@@ -177,7 +180,7 @@ impl<R> Arrivals<R> {
 
     /// Sends a dispatcher with a new link the list of connections held for it. It may have lost the previous messages.
     pub(crate) fn on_link_up(&self, dispatcher: &NodeName) {
-        for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher == *dispatcher) {
+        for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher.is(dispatcher)) {
             let (epoch, rx_offset, tail_offset) = (arrival.target.epoch(), arrival.rx_offset, arrival.tail_offset);
             arrival.send_actions(&self.reports, &[TargetAction::Held { epoch, rx_offset, tail_offset }]);
         }
@@ -217,12 +220,12 @@ impl<R> Arrivals<R> {
         };
         tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "connection moved to this agent");
         self.reports.metrics.moved_in.inc();
-        Some(arrival.activate(leg, surplus))
+        Some(arrival.activate(leg, surplus, &self.leg_table))
     }
 
     fn decide(&self, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
         let mut held = self.held();
-        if held.arrivals.get(&id).is_some_and(|arrival| arrival.about.dispatcher == *from) {
+        if held.arrivals.get(&id).is_some_and(|arrival| arrival.about.dispatcher.is(from)) {
             held.handle(&self.reports, id, event);
         }
     }
@@ -306,14 +309,14 @@ impl<R> Arrival<R> {
     /// Whether this commit makes this node the owner of the connection.
     fn activates(&mut self, dispatcher: &NodeName, committed: &TargetEvent) -> bool {
         let mut actions = Vec::new();
-        if self.about.dispatcher == *dispatcher {
+        if self.about.dispatcher.is(dispatcher) {
             self.target.handle(committed, &mut actions);
         }
         actions == [TargetAction::Activate]
     }
 
     fn send_actions(&self, reports: &Reports, actions: &[TargetAction]) {
-        let (connection, dispatcher) = (self.about.id, &self.about.dispatcher);
+        let (connection, dispatcher) = (self.about.id, &self.about.dispatcher.get());
         for action in actions {
             match *action {
                 TargetAction::Held { epoch, rx_offset, tail_offset } => {
@@ -327,18 +330,18 @@ impl<R> Arrival<R> {
         }
     }
 
-    fn activate(self, leg: TcpStream, surplus: &[u8]) -> Activated<R> {
+    fn activate(self, leg: TcpStream, surplus: &[u8], table: &Arc<LegTable>) -> Activated<R> {
         let mut unopened = self.unopened;
-        let shipped = unopened.len() as u64;
         unopened.extend_from_slice(surplus);
+        let (received, sent) = (self.rx_offset + surplus.len() as u64, self.tail_offset);
         let parts = Parts {
-            io: leg,
+            io: Leg::new(leg, self.about.carried(0, received, sent), table),
             connection: self.connection,
             opened: self.opened,
-            received: self.rx_offset + (unopened.len() as u64 - shipped),
+            received,
             unopened,
             unsent: self.tail,
-            sent: self.tail_offset,
+            sent,
         };
         let response = self.response.map(|response| response.response);
         Activated { live: Live { about: self.about, parts }, slot: self.slot, response }

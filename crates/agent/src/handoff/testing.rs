@@ -13,11 +13,13 @@ use watari_files::Files;
 use watari_mesh::{PeerStatus, SendError};
 use watari_record::{CipherSuite, Connection, Direction, DirectionSecret, Secrets, Side};
 use watari_stream::Parts;
+use watari_sys::tcp;
 use watari_values::{ConnectionId, Epoch, NodeName, SecretBytes, TlsInfo};
 use watari_wire::{AgentToAgent, AgentToDispatcher, Message, Ship};
 use zeroize::Zeroizing;
 
 use super::live::{About, Live};
+use crate::leg::{CurrentDispatcher, Leg, LegTable};
 use crate::node::metrics::Metrics;
 use crate::node::peers::{Links, Peers};
 use crate::settings::current::{CurrentSettings, Settings};
@@ -149,7 +151,7 @@ pub(crate) fn about() -> About {
         id: ID,
         tenure: Epoch(0),
         last: Epoch(0),
-        dispatcher: name("d"),
+        dispatcher: CurrentDispatcher::new(name("d")),
         client: "192.0.2.1:5000".parse().unwrap(),
         server: "192.0.2.2:443".parse().unwrap(),
         tls,
@@ -165,7 +167,7 @@ pub(crate) fn shipped() -> Ship {
     Ship {
         connection: ID,
         epoch: Epoch(1),
-        dispatcher: about.dispatcher,
+        dispatcher: about.dispatcher.get(),
         state: SecretBytes::new(record_layer(Side::Server).fence().state().to_vec()),
         tls: about.tls,
         client_certificate: None,
@@ -182,21 +184,37 @@ pub(crate) fn shipped() -> Ship {
 }
 
 /// A connection that has received 10 bytes, of which the last 4 are not opened, and has written 20 bytes.
-pub(super) fn live(leg: TcpStream) -> Box<Live> {
+pub(super) fn live(leg: Leg) -> Box<Live> {
     let mut parts = Parts::new(leg, record_layer(Side::Server));
     parts.opened = b"opened".to_vec();
     parts.unopened = b"rest".to_vec();
     parts.unsent = b"tail".to_vec();
     parts.received = 10;
     parts.sent = 20;
-    Box::new(Live { about: about(), parts })
+    let dispatcher = parts.io.dispatcher();
+    Box::new(Live { about: About { dispatcher, ..about() }, parts })
 }
 
-/// A leg, and the dispatcher's end of it.
-pub(super) async fn leg() -> (TcpStream, TcpStream) {
+/// The leg of [`live`] in a table of its own, and the dispatcher's end of it.
+pub(super) async fn leg() -> (Leg, TcpStream) {
+    leg_in(&Arc::default()).await
+}
+
+/// The leg of [`live`], and the dispatcher's end of it.
+pub(super) async fn leg_in(table: &Arc<LegTable>) -> (Leg, TcpStream) {
+    let (leg, end) = streams().await;
+    (Leg::new(leg, about().carried(0, 10, 20), table), end)
+}
+
+/// The two ends of a TCP connection.
+pub(crate) async fn streams() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (end, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-    (accepted.unwrap().0, end.unwrap())
+    let streams = (accepted.unwrap().0, end.unwrap());
+    for stream in [&streams.0, &streams.1] {
+        tcp::prepare(stream).unwrap();
+    }
+    streams
 }
 
 /// Whether the dispatcher's end of a leg ends by a reset, without a byte.

@@ -58,7 +58,7 @@ use super::roles::Roles;
 use crate::admin::{Handle, Upgraded};
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 
 /// How long a successor may take to start, to take a batch of connections, and to serve clients. It waits for an agent,
 /// but not for ever.

@@ -7,12 +7,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep_until, timeout};
 use watari_handshake::{HandshakeError, Info};
 use watari_stream::TlsStream;
-use watari_sys::tcp;
 use watari_values::{Epoch, NodeName};
 
 use super::gate::Gate;
@@ -22,6 +20,7 @@ use crate::connection::handshake::{AcceptedEarlyData, Failure, Handshakes};
 use crate::handoff::ending::Ending;
 use crate::handoff::live::About;
 use crate::handoff::registry::Registry;
+use crate::leg::Leg;
 
 /// A handshake with accepted early data, after the server has sent its flight.
 pub(crate) struct EarlyConnection {
@@ -117,7 +116,7 @@ impl Opening {
     }
 
     /// Waits until the connection is open, after HTTP has ended or has left the stream here.
-    pub(crate) async fn finish(mut self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
+    pub(crate) async fn finish(mut self) -> Result<Box<TlsStream<Leg>>, Box<Unfinished>> {
         poll_fn(|cx| self.poll(cx)).await;
         let state = std::mem::replace(&mut *lock(&self.state), StreamState::Taken);
         match (state, self.failure) {
@@ -157,12 +156,12 @@ impl Unfinished {
 
     /// Sends the alert, within `end_timeout`. Returns the leg and the end to announce. If there is no alert or the
     /// client does not take it, resets the leg, so that the client can detect that its response may be incomplete.
-    pub(crate) async fn flush(self, end_timeout: Duration, about: &About) -> Option<(TcpStream, Ending)> {
+    pub(crate) async fn flush(self, end_timeout: Duration, about: &About) -> Option<(Leg, Ending)> {
         let Self { pipe: Pipe { mut leg, unsent, sent, received, is_alerted, .. }, .. } = self;
         let flush = timeout(end_timeout, leg.write_all(&unsent));
         let is_sent = is_alerted && matches!(flush.await, Ok(Ok(())));
         if !is_sent {
-            tcp::reset_on_close(&leg);
+            leg.reset_on_close();
             return None;
         }
         let (connection, dispatcher) = (about.id, about.dispatcher.clone());

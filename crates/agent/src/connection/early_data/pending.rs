@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 use watari_handshake::{Established, Failed, Handshake, HandshakeError, NewSession, Progress, Stage};
 use watari_record::Connection;
 use watari_stream::{OUTPUT_LEN_MAX, Parts, TlsStream};
 
 use crate::connection::handshake::{Failure, Handshakes, READ_LEN};
+use crate::leg::Leg;
 
 /// A handshake, and HTTP's bytes above it.
 pub(super) struct PendingHandshake {
@@ -24,7 +24,7 @@ pub(super) struct PendingHandshake {
 
 /// The leg, and the bytes on both sides of it.
 pub(super) struct Pipe {
-    pub(super) leg: TcpStream,
+    pub(super) leg: Leg,
     /// Received bytes that the handshake has not consumed.
     pub(super) input: Vec<u8>,
     pub(super) received: u64,
@@ -70,7 +70,7 @@ impl PendingHandshake {
     }
 
     /// Returns the final stream. Sends nothing.
-    pub(super) fn open(self, opened: Opened) -> TlsStream<TcpStream> {
+    pub(super) fn open(self, opened: Opened) -> TlsStream<Leg> {
         let mut parts = Parts::new(self.pipe.leg, opened.connection);
         parts.opened = self.pipe.early;
         parts.unopened = self.pipe.input;

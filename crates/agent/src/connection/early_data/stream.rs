@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use watari_stream::TlsStream;
 
 use super::pending::PendingHandshake;
+use crate::leg::Leg;
 
 /// The stream of an early connection.
 pub(super) enum StreamState {
     PendingHandshake(Box<PendingHandshake>),
-    Open(Box<TlsStream<TcpStream>>),
+    Open(Box<TlsStream<Leg>>),
     Taken,
 }
 
@@ -27,7 +27,7 @@ impl EarlyStream {
     }
 
     /// Takes the final stream, once the connection is open. After that, this stream only returns errors.
-    pub(crate) fn take_open(&self) -> Option<Box<TlsStream<TcpStream>>> {
+    pub(crate) fn take_open(&self) -> Option<Box<TlsStream<Leg>>> {
         let mut state = lock(&self.0);
         match std::mem::replace(&mut *state, StreamState::Taken) {
             StreamState::Open(stream) => Some(stream),

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use watari_record::Side;
-use watari_wire::{AgentToAgent, AgentToDispatcher, Stays};
+use watari_values::DispatcherChange;
+use watari_wire::{AgentToAgent, AgentToDispatcher, DetachLeg, Message, Stays};
 
 use super::*;
-use crate::handoff::testing::{ID, Node, about, is_reset, leg, live, name, record_layer};
+use crate::handoff::testing::{ID, Node, about, is_reset, leg, leg_in, live, name, record_layer, streams};
+use crate::leg::Continued;
 use crate::settings::limits::Limits;
 
 /// A source `a` that gives a connection of `d` to `b`.
@@ -95,7 +98,7 @@ async fn the_state_is_shipped_with_all_bytes_and_proposed() {
     let rig = Rig::without_timers();
     let (leg, mut end) = leg().await;
     end.write_all(b"more").await.unwrap();
-    leg.readable().await.unwrap();
+    leg.readable().await;
     let (_entry, _leaves) = rig.registry.enter(&about(), true);
     let (_task, ship, propose) = rig.depart(live(leg)).await;
     assert_eq!((ship.connection, ship.epoch, &ship.dispatcher), (ID, Epoch(1), &name("d")));
@@ -210,6 +213,65 @@ async fn a_cut_that_is_too_far_is_cancelled_and_the_fence_stays() {
     assert!(!task.is_finished(), "only the dispatcher ends an attempt");
     rig.decide(SourceEvent::Aborted(Epoch(1), AbortReason::RestTooLong));
     stays(task.await.unwrap());
+}
+
+fn change() -> DispatcherChange {
+    DispatcherChange { connection: ID, number: 1 }
+}
+
+fn detach() -> DetachLeg {
+    DetachLeg { change: change(), to: name("e") }
+}
+
+#[tokio::test]
+async fn a_fenced_connection_follows_its_next_dispatcher() {
+    let rig = Rig::new(Duration::from_millis(1), NEVER);
+    let table = Arc::default();
+    let (leg, _end) = leg_in(&table).await;
+    let (task, ..) = rig.depart(live(leg)).await;
+    assert_eq!(table.on_detach(&name("d"), &detach(), Instant::now()).map(|detached| detached.tx_offset), Some(20));
+    let (stream, mut end) = streams().await;
+    let (stream, surplus) = (stream.into_std().unwrap(), b"next".to_vec());
+    let leg = Continued { stream, change: change(), tenure: Epoch(0), rx_offset: 10, tx_offset: 20, surplus };
+    table.on_continue(&name("e"), leg).unwrap();
+    let is_proposed = async {
+        while !rig.node.links.take().iter().any(|(to, _)| *to == name("e")) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), is_proposed).await.expect("the proposal is repeated to the next dispatcher");
+    rig.decide(SourceEvent::Aborted(Epoch(1), AbortReason::Timeout));
+    rig.departures.send(&name("e"), ID, SourceEvent::Freeze { epoch: Epoch(1), rx_offset: 14 });
+    loop {
+        let shipped = rig.node.links.take().into_iter().find_map(|(_, message)| match message {
+            Message::AgentToAgent(AgentToAgent::Rest(rest)) => Some(rest.bytes),
+            _ => None,
+        });
+        if let Some(bytes) = shipped {
+            assert_eq!(bytes, b"next");
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(!task.is_finished(), "its previous dispatcher decides nothing");
+    rig.departures.send(&name("e"), ID, SourceEvent::Aborted(Epoch(1), AbortReason::Timeout));
+    let mut live = stays(task.await.unwrap());
+    assert_eq!((&live.parts.unopened[..], live.parts.received), (&b"restnext"[..], 14));
+    live.parts.io.write_all(b"tail").await.unwrap();
+    let mut tail = [0; 4];
+    end.read_exact(&mut tail).await.unwrap();
+    assert_eq!(&tail, b"tail");
+}
+
+#[tokio::test]
+async fn a_detached_connection_stays_unfenced() {
+    let rig = Rig::without_timers();
+    let table = Arc::default();
+    let (leg, _end) = leg_in(&table).await;
+    table.on_detach(&name("d"), &detach(), Instant::now()).unwrap();
+    let live = stays(rig.departures.depart(live(leg), name("b"), None).await);
+    assert_eq!(live.about.last, Epoch(0), "no epoch was used");
+    assert!(!rig.is_known() && rig.node.links.take().is_empty());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use watari_values::SecretBytes;
 use watari_wire::AgentToDispatcher;
 
 use super::*;
-use crate::handoff::testing::{ID, Node, about, is_reset, leg, name, record_layer, shipped};
+use crate::handoff::testing::{ID, Node, about, is_reset, name, record_layer, shipped, streams};
 use crate::settings::limits::Limits;
 
 /// An agent to which others ship connections of the dispatcher `d`.
@@ -26,7 +26,8 @@ impl Rig {
         let registry = Arc::new(Registry::new(node.peers.clone()));
         let slots = Slots::new(limits.connections_max);
         let (settings, metrics) = (node.settings.clone(), node.metrics.clone());
-        let arrivals = Arrivals::new(node.peers.clone(), settings, metrics, registry.clone(), slots.clone());
+        let arrivals =
+            Arrivals::new(node.peers.clone(), settings, metrics, (registry.clone(), Arc::default()), slots.clone());
         Self { node, registry, slots, arrivals }
     }
 
@@ -45,7 +46,7 @@ impl Rig {
     }
 
     async fn activate(&self, dispatcher: &str, epoch: u32, rx_offset: u64, tail_offset: u64) -> Option<Activated<u8>> {
-        let (leg, end) = leg().await;
+        let (leg, end) = streams().await;
         let committed = TargetEvent::Committed { epoch: Epoch(epoch), rx_offset, tail_offset };
         let activated = self.arrivals.activate(leg, b"surplus", &name(dispatcher), ID, &committed);
         assert!(activated.is_some() || is_reset(end).await, "a refused leg is reset");
