@@ -25,6 +25,7 @@ use watari_wire::{Message, TakeoverMessage};
 
 use crate::clock;
 use crate::gate::Gate;
+use crate::hold::Holder;
 use crate::keeper::{Keeper, Kept, Silence, Wanted};
 use crate::link::Interface;
 use crate::lock;
@@ -34,7 +35,7 @@ use crate::notify::Notifier;
 use crate::prepare::{Cause, Prepared, StartError};
 use crate::settings::{ServiceAddress, Settings};
 
-pub use flows::{EXPECT_MAX, ExpectError, Flows, FlowsError};
+pub use flows::{EXPECT_MAX, ExpectError, Flows, FlowsError, HOLD_MAX};
 pub use leaving::{BEFORE_LEAVING_MAX, BeforeLeaving};
 
 /// How long the addresses of a node that ends have for going to another.
@@ -87,6 +88,8 @@ struct Shared {
     end: CancellationToken,
     gate: Option<Arc<Mutex<Gate>>>,
     netlink: Option<Netlink>,
+    /// Packets that have arrived before their connections.
+    holder: Arc<Mutex<Holder>>,
     before_leaving: Option<BeforeLeaving>,
     /// Whether [`Addresses::end`] has begun. No flows are expected then.
     is_ending: AtomicBool,
@@ -158,6 +161,7 @@ impl Addresses {
             end: shutdown.child_token(),
             gate: None,
             netlink: None,
+            holder: Arc::default(),
             before_leaving,
             is_ending: AtomicBool::new(false),
             metrics: Metrics::register(registry),

@@ -19,6 +19,7 @@
 mod clock;
 mod driver;
 mod gate;
+mod hold;
 mod keeper;
 mod link;
 mod metrics;
@@ -32,7 +33,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use driver::{
     AddressStatus, Addresses, BEFORE_LEAVING_MAX, BeforeLeaving, Config, EXPECT_MAX, ExpectError, Flows, FlowsError,
-    PassedAddresses, SwitchError,
+    HOLD_MAX, PassedAddresses, SwitchError,
 };
 pub use gate::{FLOWS_MAX, Flow, Gate, GateError};
 pub use link::InterfaceError;

@@ -51,6 +51,11 @@ impl Interface {
         }
     }
 
+    /// The address of the interface for packet sockets, of all protocols.
+    pub(crate) fn link(&self) -> &LinkAddr {
+        &self.link
+    }
+
     /// Makes the sockets for frames once, to find out whether that is permitted (`CAP_NET_RAW`).
     pub(crate) fn try_sockets() -> io::Result<()> {
         packet_socket(0)?;

@@ -1,25 +1,31 @@
 //! Flows that change machines before their address does: what the node orders.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use watari_takeover::{OwnershipRole, Time};
 
 use super::{Addresses, CHANGE_MAX, Entry, Shared};
 use crate::clock;
 use crate::gate::{Flow, Gate, GateError};
+use crate::hold::Holder;
 use crate::keeper::{Silence, Wanted};
+use crate::link::Interface;
 use crate::lock;
 use crate::packets::Mac;
 
 /// How long an address stays silently on its interface after [`Addresses::expect`], unless this node becomes its owner.
 pub const EXPECT_MAX: Duration = Duration::from_secs(10);
+
+/// How long packets of a flow are held at most.
+pub const HOLD_MAX: Duration = EXPECT_MAX;
 
 /// This node cannot expect flows of an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +55,8 @@ pub enum FlowsError {
     Gate(#[from] GateError),
     #[error("the thread of the gate has failed")]
     Panicked,
+    #[error("cannot hold or deliver packets: {0}")]
+    Packets(io::Error),
 }
 
 /// Orders for single flows, whose dispatcher is another one than the owner of their address for a while. Clones share
@@ -106,22 +114,69 @@ impl Flows {
     /// At the next owner: lets packets of the flows out for `ttl`, and at most as long as the address is expected. The
     /// owner must have sent them away before. The next hops of the flows are resolved meanwhile.
     pub async fn let_in(&self, flows: &[Flow], ttl: Duration) -> Result<(), FlowsError> {
-        let flows: Vec<Flow> = flows.iter().map(|flow| flow.plain()).collect();
+        let flows = plain(flows);
         self.check_expected(&flows)?;
         self.resolve(&flows).await;
         self.with_gate(move |gate| gate.let_in(&flows, ttl)).await
     }
 
-    /// At the next owner: lets no packets of the flows out any more, unless it owns their address.
+    /// At the next owner: lets no packets of the flows out any more, unless it owns their address, and drops packets that
+    /// are held.
     pub async fn forget(&self, flows: &[Flow]) -> Result<(), FlowsError> {
-        let flows = flows.to_vec();
-        self.with_gate(move |gate| gate.forget(&flows)).await
+        let (flows, holder) = (plain(flows), self.shared.holder.clone());
+        self.with_gate(move |gate| {
+            lock(&holder).forget(&flows);
+            gate.forget(&flows)
+        })
+        .await
+    }
+
+    /// At the next owner: stores the packets of the flows that arrive from now on, for [`deliver`](Self::deliver), and
+    /// for [`HOLD_MAX`] at most. To be called before the owner sends the flows away. The next hops of the flows are
+    /// resolved meanwhile.
+    ///
+    /// Without it, the kernel drops the packets until the connections are released, and the clients repeat them.
+    pub async fn hold(&self, flows: &[Flow]) -> Result<(), FlowsError> {
+        let mut by_interface: BTreeMap<u32, (Interface, Vec<Flow>)> = BTreeMap::new();
+        for flow in plain(flows) {
+            let entry = self.shared.entry(flow.server.ip()).ok_or(GateError::ForeignFlow(flow))?;
+            let group = by_interface.entry(entry.interface.index);
+            group.or_insert_with(|| (entry.interface.clone(), Vec::new())).1.push(flow);
+        }
+        self.with_holder(move |holder| {
+            let until = Instant::now() + HOLD_MAX;
+            by_interface.values().try_for_each(|(interface, flows)| holder.hold(interface, flows, until))
+        })
+        .await?;
+        let shared = self.shared.clone();
+        self.shared.spawn(async move {
+            sleep(HOLD_MAX).await;
+            lock(&shared.holder).end_in_time();
+        });
+        self.resolve(flows).await;
+        Ok(())
+    }
+
+    /// At the next owner, after the connections are released: delivers the packets that are held to their sockets, in
+    /// the order of their arrival. Returns their number. It succeeds for flows that are not held.
+    pub async fn deliver(&self, flows: &[Flow]) -> Result<usize, FlowsError> {
+        let flows = plain(flows);
+        self.with_holder(move |holder| holder.deliver(&flows)).await
     }
 
     /// At the owner: drops the first segments of new connections to `address`, for `ttl`. Their clients repeat them, and
     /// the next owner answers. It ends when this node becomes the owner again.
     pub async fn close_to_new(&self, address: IpAddr, ttl: Duration) -> Result<(), FlowsError> {
         self.with_gate(move |gate| gate.close_to_new(address, ttl)).await
+    }
+
+    async fn with_holder<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&mut Holder) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, FlowsError> {
+        let holder = self.shared.holder.clone();
+        let done = spawn_blocking(move || order(&mut lock(&holder))).await;
+        done.map_err(|_| FlowsError::Panicked)?.map_err(FlowsError::Packets)
     }
 
     async fn with_gate(
@@ -157,6 +212,10 @@ impl Flows {
             }
         }
     }
+}
+
+fn plain(flows: &[Flow]) -> Vec<Flow> {
+    flows.iter().map(|flow| flow.plain()).collect()
 }
 
 impl Shared {

@@ -112,10 +112,15 @@ impl Machine {
     /// A counter of /proc/net/snmp.
     pub(crate) fn counter(&self, prefix: &str, name: &str) -> u64 {
         let text = self.run(|| fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
-        let mut rows = text.lines().filter_map(|line| line.strip_prefix(prefix));
-        let at = rows.next().unwrap().split_whitespace().position(|shown| shown == name).unwrap();
-        rows.next().unwrap().split_whitespace().nth(at).unwrap().parse().unwrap()
+        counter(&text, prefix, name)
     }
+}
+
+/// A counter of rows of names and rows of values.
+pub(crate) fn counter(text: &str, prefix: &str, name: &str) -> u64 {
+    let mut rows = text.lines().filter_map(|line| line.strip_prefix(prefix));
+    let at = rows.next().unwrap().split_whitespace().position(|shown| shown == name).unwrap();
+    rows.next().unwrap().split_whitespace().nth(at).unwrap().parse().unwrap()
 }
 
 /// Moves the thread into a network namespace.

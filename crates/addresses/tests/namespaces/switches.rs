@@ -1,6 +1,7 @@
 //! Planned switches between nodes: what happens before the owner leaves, and how flows move meanwhile.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::mem;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +19,13 @@ use watari_tcp_repair::{Frozen, State};
 use watari_test_origins::namespace::is_inside;
 use watari_values::NodeName;
 
-use crate::bridge::{Bridge, CLIENT, Connection, enter};
+use crate::bridge::{Bridge, CLIENT, Connection, counter, enter};
 use crate::capture::Capture;
 use crate::lab::{ip, until};
 use crate::nodes::{Cluster, LEASE, Node, addresses, name};
 
 const TTL: Duration = Duration::from_mins(1);
+const ATTEMPTS: usize = 10;
 
 /// A preparation that ends when the test permits it.
 #[derive(Clone)]
@@ -333,4 +335,67 @@ fn connections_move_before_their_address() {
     for connection in &*there {
         connection.exchange(100_000);
     }
+}
+
+/// Packets of the client that reach d2 before the connection does are delivered later. The client repeats none.
+#[test]
+fn early_packets_are_held() {
+    if !is_inside("switches::early_packets_are_held") {
+        return;
+    }
+    let cluster = Cluster::start(None);
+    for address in addresses() {
+        // On a busy machine, the client's timer may expire.
+        let is_in_time = (0..ATTEMPTS).any(|_| repeated_packets(&cluster, address, 5, true) == 0);
+        assert!(is_in_time, "{address}: the client has repeated its packet each time");
+        assert!(repeated_packets(&cluster, address, 5, false) > 0, "{address}: nothing was held");
+        // Packets that the network card, or here the kernel, has not cut yet. Their sender probes for lost ones sooner.
+        repeated_packets(&cluster, address, 14_000, true);
+    }
+}
+
+/// Moves a connection to d2, with bytes of the client on their way. Returns how many packets the client has repeated.
+fn repeated_packets(cluster: &Cluster, address: IpAddr, len: usize, is_held: bool) -> u64 {
+    let Cluster { bridge, d1, d2, .. } = cluster;
+    let capture = Capture::start();
+    let Connection { mut near, far } = bridge.d1.connect(address);
+    let flow = Flow { client: near.local_addr().unwrap(), server: near.peer_addr().unwrap() };
+    let (expecting, arriving, leaving) = (d2.addresses.clone(), d2.addresses.flows(), d1.addresses.flows());
+    let (holding, letting_in, delivering) = (arriving.clone(), arriving.clone(), arriving);
+    let mac = d2.run(async move { expecting.expect(address).await }).unwrap();
+    if is_held {
+        d2.run(async move { holding.hold(&[flow]).await }).unwrap();
+    }
+    let before = retransmissions();
+    let began = Instant::now();
+    let frozen = Frozen::freeze(far).unwrap();
+    d1.run(async move { leaving.send_away(&[flow], mac, TTL).await }).unwrap();
+    let sent: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+    near.write_all(&sent).unwrap();
+    until("d1 has forwarded a packet", || {
+        capture.count(&bridge.d1, |frame| frame.is_request_of(flow) && frame.destination() == mac) > 0
+    });
+    let state = State::decode(&frozen.state().encode()).unwrap();
+    let restored = bridge.d2.run(|| state.restore()).unwrap();
+    frozen.discard().unwrap();
+    d2.run(async move { letting_in.let_in(&[flow], TTL).await }).unwrap();
+    let moved = Connection::new(near, restored.release().unwrap().stream);
+    let delivered = d2.run(async move { delivering.deliver(&[flow]).await }).unwrap();
+    let mut received = vec![0; len];
+    (&moved.far).read_exact(&mut received).unwrap();
+    assert!(received == sent);
+    let repeated = retransmissions() - before;
+    println!(
+        "{address}: {len} bytes, {delivered} packets held, {repeated} repeated, arrived after {:?}",
+        began.elapsed()
+    );
+    assert_eq!(delivered > 0, is_held);
+    moved.exchange(100_000);
+    repeated
+}
+
+/// Segments that the client has repeated.
+fn retransmissions() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    counter(&text, "Tcp:", "RetransSegs")
 }
