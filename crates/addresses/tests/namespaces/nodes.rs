@@ -170,7 +170,8 @@ fn settings(priority: u8) -> Settings {
             lease: LEASE,
             advert_interval: Duration::from_millis(200),
         },
-        preempt: false,
+        // D2 may be the owner for a moment at the start. D1 leaves it what an order gave it.
+        preempt: true,
         garp_repeat: 3,
         garp_refresh: None,
         notify: None,
