@@ -116,7 +116,8 @@ impl Shared {
     /// Has the candidate handle an event, or begins the preparation that comes before it.
     fn handle_or_prepare(self: &Arc<Self>, number: usize, event: Event<'_>) -> Handled {
         let handled = self.with_machine(number, |machine, now, actions| {
-            if self.candidates[number].is_preparing() {
+            // An owner that cannot serve clients any more leaves at once. That ends the preparation.
+            if self.candidates[number].is_preparing() && machine.status(now).ready {
                 return Handled::Changing;
             }
             let successor = machine.successor_by(&event, now);
