@@ -19,7 +19,8 @@
 //! * **One leg.** The agent writes on one leg at a time. D1's leg has its bytes up to `tx_offset`, and D2's leg those
 //!   after it. In the other direction, D1's leg has the client's bytes up to `rx_offset`, which D2's preface names. A leg
 //!   of D1 that ends before that offset has lost bytes, and the agent resets.
-//! * **Numbers.** Each attempt has a number, which counts up for each connection. Messages with another number are late.
+//! * **Numbers.** Each attempt has a number, which counts up for each connection, over all its dispatchers. Messages with
+//!   another number are late.
 
 use watari_values::NodeName;
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{Acceptor, CrowdedOut, Unidentified, UnidentifiedPlace, accept_until, tcp};
-use watari_values::{DispatcherChange, Epoch, NodeName};
+use watari_values::{ConnectionId, DispatcherChange, Epoch, NodeName};
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use super::leg_keys::LegKeys;
@@ -174,23 +174,29 @@ impl Legs {
         tenure: Epoch,
         (rx_offset, tx_offset): (u64, u64),
     ) {
+        let connection = change.connection;
         let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-        let continued = leg.into_std().map_err(Refusal::from).and_then(|stream| {
-            let leg = Continued { stream, change, tenure, rx_offset, tx_offset, surplus };
-            self.connections.leg_table.on_continue(dispatcher, leg).map_err(Refusal::from)
-        });
-        match continued {
+        let stream = match leg.into_std() {
+            Ok(stream) => stream,
+            Err(error) => return self.note_refused(connection, &from, &error.into()),
+        };
+        let leg = Continued { stream, change, tenure, rx_offset, tx_offset, surplus };
+        match self.connections.leg_table.on_continue(dispatcher, leg) {
             Ok(()) => {
-                tracing::debug!(connection = %change.connection, %dispatcher, "connection continues at another dispatcher");
-                self.connections.registry.announce(change.connection);
+                tracing::debug!(%connection, %dispatcher, "connection continues at another dispatcher");
+                self.connections.registry.announce(connection);
             }
-            // The leg is reset, as any that is dropped.
-            Err(refusal) => {
-                let connection = change.connection;
-                tracing::warn!(%connection, from, cause = %refusal, "leg refused");
-                self.metrics.count_leg_refused(refusal.label());
+            Err((refusal, leg)) => {
+                self.note_refused(connection, &from, &refusal.into());
+                // Resets it, as any leg that is dropped.
+                drop(leg);
             }
         }
+    }
+
+    fn note_refused(&self, connection: ConnectionId, from: &str, refusal: &Refusal) {
+        tracing::warn!(%connection, from, cause = %refusal, "leg refused");
+        self.metrics.count_leg_refused(refusal.label());
     }
 
     /// Reads the preface. `received` has the bytes that have already arrived.

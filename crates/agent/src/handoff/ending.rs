@@ -237,7 +237,7 @@ mod tests {
         let (stream, mut end) = streams().await;
         let (stream, surplus) = (stream.into_std().unwrap(), Vec::new());
         let leg = Continued { stream, change, tenure: Epoch(0), rx_offset: 10, tx_offset: 20, surplus };
-        table.on_continue(&e, leg).unwrap();
+        assert!(table.on_continue(&e, leg).is_ok());
         let kept = LegKept { connection: ID, epoch: Epoch(0), rx_offset: 13 };
         let is_announced = async {
             while !node.links.take().iter().any(|(to, _)| *to == e) {

@@ -135,16 +135,16 @@ impl LegControl {
         state.wake();
     }
 
-    /// Replaces the leg, if this one is awaited.
-    pub(super) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), ContinueRefusal> {
+    /// Replaces the leg, if this one is awaited. Otherwise returns it.
+    pub(super) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), (ContinueRefusal, Continued)> {
         let mut state = self.lock();
         let mut agent_leg = state.agent_leg.clone();
         let is_awaited = leg.tenure == self.tenure && agent_leg.on_continue(leg.change.number, from);
         if !is_awaited || state.has_failed {
-            return Err(ContinueRefusal::NotAwaited);
+            return Err((ContinueRefusal::NotAwaited, leg));
         }
         if leg.tx_offset != state.sent || leg.rx_offset < self.received().max(state.rx_offset) {
-            return Err(ContinueRefusal::Offsets);
+            return Err((ContinueRefusal::Offsets, leg));
         }
         self.dispatcher.change(from.clone());
         (state.agent_leg, state.rx_offset) = (agent_leg, leg.rx_offset);

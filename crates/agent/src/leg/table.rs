@@ -61,10 +61,12 @@ impl LegTable {
         }
     }
 
-    /// Continues a connection on a leg of `from`.
-    pub(crate) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), ContinueRefusal> {
-        let control = self.get(leg.change.connection).ok_or(ContinueRefusal::NotAwaited)?;
-        control.on_continue(from, leg)
+    /// Continues a connection on a leg of `from`. Returns the leg if that is refused.
+    pub(crate) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), (ContinueRefusal, Continued)> {
+        match self.get(leg.change.connection) {
+            Some(control) => control.on_continue(from, leg),
+            None => Err((ContinueRefusal::NotAwaited, leg)),
+        }
     }
 
     /// Whether the connection is here, and its leg is detached.

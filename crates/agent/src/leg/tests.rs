@@ -66,7 +66,7 @@ impl Rig {
         let (stream, end) = streams().await;
         let (stream, surplus) = (stream.into_std().unwrap(), surplus.to_vec());
         let leg = Continued { stream, change: change(number), tenure, rx_offset, tx_offset, surplus };
-        self.table.on_continue(&name(by), leg).map(|()| end)
+        self.table.on_continue(&name(by), leg).map(|()| end).map_err(|(refusal, _)| refusal)
     }
 }
 
@@ -410,7 +410,7 @@ async fn the_new_leg_closes_as_the_previous_one_would() {
                 tx_offset: offsets.1,
                 surplus,
             };
-            rig.table.on_continue(&name("d2"), leg).unwrap();
+            assert!(rig.table.on_continue(&name("d2"), leg).is_ok());
             end
         };
         leg.write_all(b"x").await.unwrap();

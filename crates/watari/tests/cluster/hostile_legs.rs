@@ -131,24 +131,28 @@ fn a_preface_that_was_used_is_refused() {
     scene.check_refused(&used, "replayed", "used before");
 }
 
-/// Even a dispatcher with a leg key of its own cannot forge a decision.
+/// Even a dispatcher with a leg key of its own cannot forge a decision, and cannot take a connection from another.
 #[test]
-fn a_made_up_commit_is_refused() {
+fn made_up_decisions_are_refused() {
     let mut scene = Scene::set();
     let mut dispatcher = Guest::link(&scene.cluster, GUEST_DISPATCHER, scene.agent());
     let signer = LegSigner::new(name(GUEST_DISPATCHER), &name(AGENT), &next_key(&mut dispatcher));
-    let commit = preface(Kind::Commit { rx_offset: 10, tail_offset: 20 });
-    let before = scene.agent().count(REFUSED, "not_held");
-    let mut leg = TcpStream::connect(scene.agent().legs).unwrap();
-    leg.write_all(&signer.sign(&commit)).unwrap();
-    assert!(listen(&mut leg).is_empty());
-    assert_eq!(scene.agent().count(REFUSED, "not_held"), before + 1);
-    let id = format!("connection={}", connection());
-    until("it is logged", || {
-        let log = scene.agent().log();
-        log.lines().any(|line| line.contains(&id) && line.contains("this agent does not hold the connection"))
-    });
-    scene.bystander.download(10_000, 2).unwrap();
+    let commit = Kind::Commit { rx_offset: 10, tail_offset: 20 };
+    let go_on = Kind::Continue { change: 1, rx_offset: 10, tx_offset: 20 };
+    let cases = [
+        (commit, "not_held", "this agent does not hold the connection"),
+        (go_on, "not_awaited", "the connection is not at this agent"),
+    ];
+    for (kind, cause, sentence) in cases {
+        let before = scene.agent().count(REFUSED, cause);
+        let mut leg = TcpStream::connect(scene.agent().legs).unwrap();
+        leg.write_all(&signer.sign(&preface(kind))).unwrap();
+        assert!(listen(&mut leg).is_empty());
+        assert_eq!(scene.agent().count(REFUSED, cause), before + 1);
+        let id = format!("connection={}", connection());
+        until("it is logged", || scene.agent().log().lines().any(|line| line.contains(&id) && line.contains(sentence)));
+        scene.bystander.download(10_000, 2).unwrap();
+    }
 }
 
 /// An agent accepts the latest key that it handed out, and the one before.

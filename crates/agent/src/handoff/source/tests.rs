@@ -233,7 +233,7 @@ async fn a_fenced_connection_follows_its_next_dispatcher() {
     let (stream, mut end) = streams().await;
     let (stream, surplus) = (stream.into_std().unwrap(), b"next".to_vec());
     let leg = Continued { stream, change: change(), tenure: Epoch(0), rx_offset: 10, tx_offset: 20, surplus };
-    table.on_continue(&name("e"), leg).unwrap();
+    assert!(table.on_continue(&name("e"), leg).is_ok());
     let is_proposed = async {
         while !rig.node.links.take().iter().any(|(to, _)| *to == name("e")) {
             tokio::task::yield_now().await;
