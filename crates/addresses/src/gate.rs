@@ -237,7 +237,9 @@ impl Gate {
         }
     }
 
-    /// Closes the gate of `address`, except for flows that are let in, for this time.
+    /// Closes the gate of `address`, except for flows that are let in, for this time. From now on, no flow of it is away:
+    /// its owner may send flows back here that this machine has sent away before, and their packets would go back and
+    /// forth for ever.
     pub fn expect(&mut self, address: IpAddr, ttl: Duration) -> Result<(), GateError> {
         match self.try_to_expect(address, ttl) {
             Err(error) if error.is_not_found() => {
@@ -251,8 +253,11 @@ impl Gate {
     fn try_to_expect(&mut self, address: IpAddr, ttl: Duration) -> Result<(), GateError> {
         let mut batch = Batch::new(self.last);
         rules::put(&mut batch, AddressSet::Lease, address, None);
+        rules::put(&mut batch, AddressSet::Shared, address, None);
         rules::put(&mut batch, AddressSet::Expected, address, Some(millis(ttl)));
-        self.commit(batch, "to expect flows of an address")
+        self.commit(batch, "to expect flows of an address")?;
+        self.shared_until.remove(&address);
+        Ok(())
     }
 
     /// From now on, the dispatcher with this link-layer address has the flows, for this time: their packets are

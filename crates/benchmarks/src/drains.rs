@@ -73,14 +73,14 @@ enum Upgraded {
 }
 
 /// The result of one replacement.
-struct Outcome {
+pub(crate) struct Outcome {
     /// Memory of one idle connection in each process, in bytes.
     memory: Vec<f64>,
-    took: Duration,
+    pub(crate) took: Duration,
     /// Times from a request during the replacement to the first byte of its response.
-    pauses: Vec<Duration>,
+    pub(crate) pauses: Vec<Duration>,
     /// Number of connections on which a request failed, during the replacement or after it.
-    lost: usize,
+    pub(crate) lost: usize,
 }
 
 /// Measures the replacement of each candidate.
@@ -281,13 +281,13 @@ fn used_once(opener: &Opener, server: &Server) -> Result<Connection, Failure> {
 }
 
 /// Idle connections, and downloads on further ones.
-struct Visitors {
+pub(crate) struct Visitors {
     idle: Vec<Connection>,
     downloads: Vec<Download>,
 }
 
 impl Visitors {
-    fn connect(opener: &Opener, server: &Server, idle: usize, downloads: usize) -> Result<Self, Failure> {
+    pub(crate) fn connect(opener: &Opener, server: &Server, idle: usize, downloads: usize) -> Result<Self, Failure> {
         let (idle, _) = connect(opener, server, idle)?;
         let download = |_| Download::begin(opener.open(server.service)?);
         Ok(Self { idle, downloads: (0..downloads).map(download).collect::<Result<_, _>>()? })
@@ -295,7 +295,7 @@ impl Visitors {
 
     /// Replaces the server while the downloads run and a few of the connections are in use. Counts downloads that are
     /// cut as lost connections.
-    fn during(
+    pub(crate) fn during(
         mut self,
         end_max: Duration,
         replace: impl FnOnce() -> Result<Replaced, Failure>,

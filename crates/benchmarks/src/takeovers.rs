@@ -1,4 +1,4 @@
-//! Takeovers: the owner of a service address is killed, and another machine has to answer there.
+//! Takeovers: the owner of a service address is killed, or leaves it by order. Another machine has to answer there.
 //!
 //! ```text
 //!   client, bridge (this namespace) --+-- one: owner          each machine is a network namespace
@@ -10,6 +10,7 @@
 //! * keepalived with `HAProxy` on each of them, as their manuals say. `HAProxy` serves the small file itself.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::thread::sleep;
@@ -23,11 +24,12 @@ use watari_values::{NodeName, Role};
 use crate::Scale;
 use crate::connection::Opener;
 use crate::cpu;
+use crate::drains::{Outcome, Visitors};
 use crate::failure::{Failure, doing, tls};
 use crate::measure::{Samples, interleaved};
 use crate::process::Process;
 use crate::report::{Report, Row, Unit};
-use crate::servers::{haproxy_config, program};
+use crate::servers::{Replaced, Server, haproxy_config, program};
 use crate::site::{Key, Site};
 
 const BRIDGE: &str = "br0";
@@ -40,6 +42,13 @@ const DEFAULT_TARGET: f64 = 1.0;
 const SHORT_TARGET: f64 = 0.6;
 /// Target: the most CPU time of an owner without clients, as a share of a core.
 const CPU_TARGET: f64 = 0.01;
+
+/// Connections at a planned switch. Some of them are downloads.
+const SWITCHED: usize = 2000;
+const SWITCHED_DOWNLOADS: usize = 200;
+/// Target: the 99th percentile of the time to first byte of requests during a planned switch, in seconds.
+const SWITCH_PAUSE_TARGET: f64 = 0.1;
+const SWITCH_MAX: Duration = Duration::from_secs(20);
 
 /// How long an attempt to connect and to get the file may take.
 const ATTEMPT_MAX: Duration = Duration::from_millis(50);
@@ -88,6 +97,45 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         let (ours, theirs) = (of(ours, 1), of(keepalived, 1));
         report.add(Row::limited(what, Unit::Percent, ours, "keepalived + HAProxy", theirs, CPU_TARGET));
     }
+    switches(site, &client, scale, &mut samples, report)
+}
+
+/// Measures planned switches of an address with connections.
+fn switches(
+    site: &Site,
+    client: &Opener,
+    scale: &Scale,
+    samples: &mut usize,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    eprintln!("planned switches ..");
+    let connections = SWITCHED.min(scale.idle);
+    let downloads = SWITCHED_DOWNLOADS.min(connections / 4);
+    let outcomes = interleaved(scale.rounds, &[PAIRS[0], Pair::Keepalived], |pair| {
+        *samples += 1;
+        let outcome = Segment::make(site, client, *samples)?.switch(*pair, connections - downloads, downloads)?;
+        let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
+        Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99), pauses.quantile(0.5)])
+    })?;
+    let what = format!("planned switch with {} idle connections and {downloads} downloads", connections - downloads);
+    let rows = [
+        (format!("{what}: time until the next owner has the address"), Unit::Seconds, None),
+        (format!("{what}: connections lost"), Unit::Count, Some(0.0)),
+        (
+            "requests during a planned switch: time to first byte, 99th percentile".to_owned(),
+            Unit::Microseconds,
+            Some(SWITCH_PAUSE_TARGET),
+        ),
+        ("requests during a planned switch: time to first byte, median".to_owned(), Unit::Microseconds, None),
+    ];
+    for (at, (figure, unit, limit)) in rows.into_iter().enumerate() {
+        let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
+        let (ours, theirs) = (of(&outcomes[0]), of(&outcomes[1]));
+        report.add(match limit {
+            Some(limit) => Row::limited(figure, unit, ours, "keepalived + HAProxy", theirs, limit),
+            None => Row::against(figure, unit, ours, "keepalived + HAProxy", theirs, None),
+        });
+    }
     Ok(())
 }
 
@@ -134,6 +182,62 @@ impl<'a> Segment<'a> {
         let took = killed.elapsed();
         owner.clear();
         Ok(vec![took.as_secs_f64(), share])
+    }
+
+    /// Starts a pair, and orders the owner to leave the address while the clients use their connections.
+    fn switch(&self, pair: Pair, idle: usize, downloads: usize) -> Result<Outcome, Failure> {
+        let service = SocketAddr::new(IpAddr::V4(SERVICE), 443);
+        match pair {
+            Pair::Watari { keys } => {
+                let (processes, _others) = self.start_watari(keys)?;
+                let server = Server { service, processes };
+                Visitors::connect(self.client, &server, idle, downloads)?.during(SWITCH_MAX, || {
+                    let since = Instant::now();
+                    self.ctl("one", &["switch", "two"])?;
+                    self.until_owner("two")?;
+                    Ok(Replaced { pids: Vec::new(), since })
+                })
+            }
+            Pair::Keepalived => {
+                let (processes, _others) = self.start_keepalived()?;
+                let server = Server { service, processes };
+                // HAProxy has no large file here.
+                Visitors::connect(self.client, &server, idle + downloads, 0)?.during(SWITCH_MAX, || {
+                    let since = Instant::now();
+                    // It gives the address up in good order.
+                    server.processes[0].signal(Signal::TERM)?;
+                    self.until_answered()?;
+                    Ok(Replaced { pids: Vec::new(), since })
+                })
+            }
+        }
+    }
+
+    /// Runs `watari ctl` at a node.
+    fn ctl(&self, node: &str, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+        let socket = self.site.path(&format!("{node}.sock"));
+        let output = Command::new(program()?).arg("ctl").arg("--admin").arg(socket).args(arguments).output();
+        let output = output.map_err(doing("running watari ctl"))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(doing(arguments.join(" "))(io::Error::other(why)))
+    }
+
+    fn until_owner(&self, node: &str) -> Result<(), Failure> {
+        let deadline = Instant::now() + READY_MAX;
+        loop {
+            let shown: serde_json::Value = serde_json::from_slice(&self.ctl(node, &["--json", "addresses"])?)
+                .map_err(|error| doing("reading the addresses of a node")(error.into()))?;
+            if shown[0]["role"] == "active" {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(doing("waiting for the next owner")(io::Error::other(shown.to_string())));
+            }
+            sleep(PAUSE);
+        }
     }
 
     /// Returns the last error after a timeout.

@@ -68,6 +68,13 @@ pub(crate) struct WaitingBytes {
     copy: Option<Vec<u8>>,
 }
 
+impl WaitingBytes {
+    /// The bytes of the stream, if there is no head.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.split_off(self.head_len)
+    }
+}
+
 /// Bytes that were read while others waited, in memory or in a pipe, and their count.
 #[derive(Debug)]
 struct Part {
@@ -129,6 +136,12 @@ impl Direction {
     pub(crate) fn restore(waiting: WaitingBytes) -> Self {
         let WaitingBytes { bytes, head_len, copy } = waiting;
         Self { head_left: head_len.min(bytes.len()), bytes, copy, ..Self::default() }
+    }
+
+    /// Puts bytes of the stream in front, which were written and wait again.
+    pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>) {
+        bytes.extend_from_slice(&self.bytes[self.taken..]);
+        (self.bytes, self.taken) = (bytes, 0);
     }
 
     pub(crate) fn drop_copy(&mut self) {

@@ -16,6 +16,7 @@
 
 mod agents;
 mod alarm;
+mod change;
 mod check;
 mod clients;
 mod config;
@@ -38,16 +39,17 @@ mod table;
 mod upgrade;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use prometheus_client::registry::Registry;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use watari_addresses::Addresses;
 use watari_mesh::{Event, Mesh};
 use watari_sys::Threads;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName};
@@ -55,6 +57,7 @@ use watari_wire::{DispatcherToAgent, Leave};
 
 use crate::agents::Agents;
 pub use crate::agents::{AgentStatus, UnknownAgent};
+use crate::change::Changes;
 use crate::clients::Clients;
 pub use crate::config::{
     AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies, Rebalance,
@@ -68,14 +71,15 @@ use crate::shared::DispatcherShared;
 use crate::table::Table;
 pub use crate::upgrade::{Passing, PassingOn, RestoreError, Restored, SOCKETS_MAX};
 
+/// Connections of another dispatcher that may wait for an order to the kernel.
+const COMING_MAX: usize = 1024;
+
 /// A running dispatcher. Clones share it.
 #[derive(Clone)]
 pub struct Dispatcher {
     shared: Arc<DispatcherShared>,
     threads: Threads,
     accepting: Arc<Accepting>,
-    /// The number of connections that came from a predecessor. They take turns on the threads.
-    restored: Arc<AtomicUsize>,
 }
 
 impl Dispatcher {
@@ -90,6 +94,9 @@ impl Dispatcher {
     ) -> io::Result<Self> {
         let metrics = Metrics::register(registry);
         let (legs_idle, legs_reused) = (metrics.legs_idle.clone(), metrics.legs_reused.clone());
+        let threads = Threads::start("relay", threads.get(), shutdown)?;
+        let (let_in, wanted) = mpsc::channel(COMING_MAX);
+        let (released, come) = mpsc::channel(COMING_MAX);
         let shared = Arc::new(DispatcherShared {
             agents: Agents::new(config),
             idle_legs: Arc::new(IdleLegs::new(legs_idle, legs_reused)),
@@ -99,14 +106,20 @@ impl Dispatcher {
             metrics,
             reloaded: Notify::new(),
             successor: watch::Sender::new(None),
+            changes: Changes::default(),
+            let_in,
+            released,
+            runtimes: threads.runtimes().to_vec(),
+            restored: AtomicUsize::new(0),
         });
+        tokio::spawn(change::taking::let_in(shared.clone(), wanted));
+        tokio::spawn(change::taking::deliver(shared.clone(), come));
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         tokio::spawn(rebalance::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         tokio::spawn(legs::keep_tidy(shared.idle_legs.clone(), shutdown.clone()));
-        let threads = Threads::start("relay", threads.get(), shutdown)?;
         let accepting = Arc::new(Accepting::new(&threads, shutdown));
-        Ok(Self { shared, threads, accepting, restored: Arc::default() })
+        Ok(Self { shared, threads, accepting })
     }
 
     /// Waits until a thread has ended without a shutdown. Its clients are cut off, and the clients that the kernel
@@ -148,9 +161,19 @@ impl Dispatcher {
 
     /// A connection that the predecessor of this process passed on. It stands still until it is started.
     pub fn restore(&self, state: &[u8], sockets: Vec<OwnedFd>) -> Result<Restored, RestoreError> {
-        let runtimes = self.threads.runtimes();
-        let runtime = self.restored.fetch_add(1, Ordering::Relaxed) % runtimes.len();
-        upgrade::restore(&self.shared, &runtimes[runtime], state, sockets)
+        upgrade::restore(&self.shared, self.shared.next_runtime(), state, sockets)
+    }
+
+    /// Sets the service addresses of this node, for [`Dispatcher::give_connections`] and for connections that other
+    /// dispatchers give. Called once at most.
+    pub fn use_addresses(&self, addresses: Addresses) {
+        self.shared.changes.use_addresses(addresses);
+    }
+
+    /// Gives the connections at `address` to the dispatcher `to`, within 5 s, before the address goes there. Connections
+    /// that cannot go there are reset.
+    pub async fn give_connections(&self, address: IpAddr, to: &NodeName) {
+        change::giving::give_all(&self.shared, address, to).await;
     }
 
     /// The agents that an operator drains.
@@ -170,6 +193,7 @@ impl Dispatcher {
                 self.shared.agents.link_down(peer);
                 self.shared.idle_legs.forget(peer);
                 self.shared.table.owner_lost(peer);
+                self.shared.on_dispatcher_lost(peer);
             }
             // An agent sends a leg key on every new link. An agent that has restarted is not about to end any more.
             Event::Up { peer, .. } => {

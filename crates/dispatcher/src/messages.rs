@@ -1,16 +1,24 @@
 //! Handles the messages of agents.
 
+use std::sync::Arc;
+
 use watari_handoff::{ArbiterEvent, Offer};
+use watari_relay::Input;
 use watari_values::{ConnectionId, NodeName, StayReason};
-use watari_wire::{AgentToDispatcher, DispatcherToAgent, Established, Message};
+use watari_wire::{AgentToDispatcher, DispatcherToAgent, DispatcherToDispatcher, Established, LegDetached, Message};
 
 use crate::drains::AskedBy;
 use crate::shared::DispatcherShared;
+use crate::table::RelayMessage;
 
 impl DispatcherShared {
-    pub(crate) fn on_message(&self, from: &NodeName, message: &Message) {
-        // Others are for the agent of this node.
-        let Message::AgentToDispatcher(message) = message else { return };
+    pub(crate) fn on_message(self: &Arc<Self>, from: &NodeName, message: &Message) {
+        let message = match message {
+            Message::AgentToDispatcher(message) => message,
+            Message::DispatcherToDispatcher(message) => return self.on_dispatcher_message(from, message),
+            // For the agent and the candidates of this node.
+            Message::DispatcherToAgent(_) | Message::AgentToAgent(_) | Message::Takeover(_) => return,
+        };
         let name = || from.clone();
         let (connection, event) = match message {
             AgentToDispatcher::LegKey(key) => return self.agents.set_key(from, key),
@@ -50,11 +58,30 @@ impl DispatcherShared {
             AgentToDispatcher::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
             AgentToDispatcher::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
             AgentToDispatcher::Draining => return self.drain(from, AskedBy::Itself),
-            AgentToDispatcher::LegDetached(_) => return,
+            AgentToDispatcher::LegDetached(detached) => return self.on_leg_detached(from, detached),
         };
         if !self.table.send(connection, event) {
             self.answer_for_unknown(from, connection, message);
         }
+    }
+
+    fn on_dispatcher_message(self: &Arc<Self>, from: &NodeName, message: &DispatcherToDispatcher) {
+        match message {
+            DispatcherToDispatcher::TakeWanted(wanted) => self.on_take_wanted(from, wanted),
+            DispatcherToDispatcher::TakeReady(ready) => self.on_take_ready(from, ready),
+            DispatcherToDispatcher::TakeComing(coming) => self.on_take_coming(coming),
+            DispatcherToDispatcher::StatePart(part) => self.on_state_part(from, part),
+            DispatcherToDispatcher::TakeHeld(change) => self.on_take_held(from, *change),
+            DispatcherToDispatcher::TakeRefused(refused) => self.on_take_refused(from, refused.change, refused.reason),
+            DispatcherToDispatcher::Given(change) => self.on_given(from, *change),
+            DispatcherToDispatcher::Taken(change) => self.on_taken(from, *change),
+        }
+    }
+
+    fn on_leg_detached(&self, from: &NodeName, detached: &LegDetached) {
+        let LegDetached { change, tx_offset } = *detached;
+        let detached = Input::LegDetached { from: from.clone(), number: change.number, tx_offset };
+        self.table.message(change.connection, RelayMessage::Input(Box::new(detached)));
     }
 
     fn on_established(&self, from: &NodeName, established: &Established) {
@@ -66,7 +93,7 @@ impl DispatcherShared {
     /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision. During an upgrade, the
     /// connection may have passed to the successor of this process, which will be asked again.
     fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &AgentToDispatcher) {
-        if self.successor.borrow().is_some() {
+        if self.successor.borrow().is_some() || self.changes.have_given_recently() {
             return;
         }
         if matches!(message, AgentToDispatcher::Propose(_) | AgentToDispatcher::Held(_)) {

@@ -27,6 +27,9 @@ pub(crate) struct Metrics {
     pub(crate) legs_idle: Gauge,
     pub(crate) legs_reused: Counter,
     moves_aborted: Family<Reason, Counter>,
+    pub(crate) given: Counter,
+    pub(crate) taken: Counter,
+    pub(crate) not_given: Counter,
     resets: Family<Reason, Counter>,
     pub(crate) bytes_to_agents: Counter,
     pub(crate) bytes_to_backends: Counter,
@@ -105,6 +108,9 @@ impl Default for Metrics {
             legs_idle: Gauge::default(),
             legs_reused: Counter::default(),
             moves_aborted: Family::default(),
+            given: Counter::default(),
+            taken: Counter::default(),
+            not_given: Counter::default(),
             resets: Family::default(),
             bytes_to_agents: Counter::default(),
             bytes_to_backends: Counter::default(),
@@ -142,6 +148,21 @@ impl Metrics {
         registry.register("legs_idle", "Idle legs at the moment", metrics.legs_idle.clone());
         registry.register("legs_reused", "Idle legs reused for another connection", metrics.legs_reused.clone());
         registry.register("moves_aborted", "Moves aborted, by reason", metrics.moves_aborted.clone());
+        registry.register(
+            "connections_given",
+            "Connections that have gone to another dispatcher with their address",
+            metrics.given.clone(),
+        );
+        registry.register(
+            "connections_taken",
+            "Connections that have come from another dispatcher",
+            metrics.taken.clone(),
+        );
+        registry.register(
+            "connections_not_given",
+            "Connections reset because they could not go to another dispatcher with their address",
+            metrics.not_given.clone(),
+        );
         registry.register(
             "connections_reset",
             "Connections reset because they could not continue, by cause",

@@ -5,19 +5,22 @@ mod actions;
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use watari_addresses::Flow;
 use watari_relay::{Action, ClientRead, Context, Input, LegRead, Relay, Start, Timeouts};
 use watari_sys::tcp;
-use watari_values::NodeName;
+use watari_values::{DispatcherChange, NodeName};
 
 use crate::alarm::Alarm;
+use crate::change::giving::{ChangeOrder, Reply, Standing};
 use crate::clients::Client;
 use crate::config::Limits;
 use crate::direction::{Broken, Direction, Written};
@@ -26,7 +29,7 @@ use crate::legs::Leg;
 use crate::scheduler::Stopwatch;
 use crate::shared::DispatcherShared;
 use crate::table::{Registered, RelayMessage};
-use crate::upgrade::{Passed, PassedConnection, ToSuccessor, pass_on};
+use crate::upgrade::{Passed, PassedClient, PassedConnection, ToSuccessor, pass_on};
 
 /// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -60,6 +63,8 @@ pub(crate) struct RelayDriver {
     finding: Option<Finding>,
     /// Where the connection passes to a successor of this process, which is asked for.
     to_successor: Option<ToSuccessor>,
+    /// The order to change the dispatcher, until it is answered.
+    change: Option<ChangeOrder>,
     /// What the predecessor's relay could not do without an agent, until the first step.
     needs_agent: Option<NeedsAgent>,
     alarm: Alarm,
@@ -81,7 +86,8 @@ impl RelayDriver {
         let Found { leg, place, reserved, stopwatch } = found;
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
-        let registered = shared.table.insert(client.address, place, reserved);
+        let at = address_of(&client.stream, client.server);
+        let registered = shared.table.insert(client.address, at, place, reserved);
         let start =
             Start { id: registered.id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
         let up = Direction::holding(client.read_ahead);
@@ -110,7 +116,8 @@ impl RelayDriver {
         let stopwatch = Stopwatch::stopped(&place);
         let reserved = passed.entry.reserved.as_ref().map(|agent| shared.agents.place_at(agent));
         let places = (place, reserved);
-        let registered = shared.table.restore(relay.id(), passed.client, passed.entry, places);
+        let at = address_of(&client, passed.server);
+        let registered = shared.table.restore(relay.id(), (passed.client, at), passed.entry, places);
         let client = (client, passed.client, passed.server);
         let mut driver = Self::driving(shared, relay, registered, client, stopwatch);
         (driver.up, driver.down) = (Direction::restore(passed.up), Direction::restore(passed.down));
@@ -142,6 +149,7 @@ impl RelayDriver {
             connecting: None,
             finding: None,
             to_successor: None,
+            change: None,
             needs_agent: None,
             stopwatch,
         }
@@ -154,13 +162,17 @@ impl RelayDriver {
             return;
         }
         while !self.relay.is_over() {
-            match self.to_successor.take() {
-                None => self.step().await,
-                Some(to) => {
-                    if self.pass_on(to).await {
-                        return;
-                    }
+            if let Some(to) = self.to_successor.take() {
+                if self.pass_on(to).await {
+                    return;
                 }
+            } else if self.relay.is_quiet() {
+                if self.offer().await {
+                    return;
+                }
+            } else {
+                self.step().await;
+                self.answer_change();
             }
         }
     }
@@ -205,10 +217,21 @@ impl RelayDriver {
             // The socket of a connection that is being made cannot pass. The move is aborted, and may be tried again.
             self.handle(Input::Connected { ok: false });
         }
-        let Some(relay) = self.relay.snapshot(Instant::now().into_std()) else { return false };
-        let (Ok(up), Ok(down)) = (self.up.snapshot(), self.down.snapshot()) else { return false };
-        let Some(entry) = self.shared.table.entry(self.relay.id()) else { return false };
-        let passed = PassedConnection {
+        // A change of the dispatcher does not pass on. The agent attaches its leg again.
+        self.handle(Input::ChangeFailed);
+        self.answer_change();
+        let Some(passed) = self.passed() else { return false };
+        let sockets: Vec<_> =
+            [Some(&self.client), self.leg.as_ref(), self.prepared.as_ref()].into_iter().flatten().collect();
+        pass_on(to, &Passed::Connection(Box::new(passed)), &sockets).await
+    }
+
+    /// The state of the connection.
+    fn passed(&mut self) -> Option<PassedConnection> {
+        let relay = self.relay.snapshot(Instant::now().into_std())?;
+        let (up, down) = (self.up.snapshot().ok()?, self.down.snapshot().ok()?);
+        let entry = self.shared.table.entry(self.relay.id())?;
+        Some(PassedConnection {
             relay,
             client: self.client_address,
             server: self.server_address,
@@ -218,10 +241,57 @@ impl RelayDriver {
             has_prepared: self.prepared.is_some(),
             is_finding: self.finding.is_some() || self.needs_agent == Some(NeedsAgent::BeginAgain),
             entry,
+        })
+    }
+
+    /// Answers an order to change the dispatcher that cannot be followed now.
+    fn answer_change(&mut self) {
+        if self.relay.change().is_none()
+            && let Some(order) = self.change.take()
+        {
+            order.reply(self.relay.id(), Reply::CannotNow);
+        }
+    }
+
+    /// Offers the connection to the next dispatcher, and stands still meanwhile. Returns whether it is given away.
+    async fn offer(&mut self) -> bool {
+        let is_given = match self.standing() {
+            Some((order, standing, taken)) => {
+                order.reply(self.relay.id(), Reply::Standing(Box::new(standing)));
+                taken.await.is_ok()
+            }
+            None => false,
         };
-        let sockets: Vec<_> =
-            [Some(&self.client), self.leg.as_ref(), self.prepared.as_ref()].into_iter().flatten().collect();
-        pass_on(to, &Passed::Connection(Box::new(passed)), &sockets).await
+        if is_given {
+            // The agent reads the rest of the leg, and its end.
+            self.leg.iter().for_each(tcp::fin_on_close);
+        } else {
+            self.handle(Input::ChangeFailed);
+        }
+        is_given
+    }
+
+    fn standing(&mut self) -> Option<(ChangeOrder, Standing, oneshot::Receiver<()>)> {
+        let order = self.change.take()?;
+        let (giving, change) = (self.relay.offer()?, self.relay.change()?);
+        let passed = if self.relay.is_unopened() {
+            let read_ahead = self.up.snapshot().ok()?.into_bytes();
+            let (address, server) = (self.client_address, self.server_address);
+            Passed::Client(PassedClient { address, server, read_ahead })
+        } else {
+            Passed::Connection(Box::new(self.passed()?))
+        };
+        let flow = Flow { client: plain(self.client.peer_addr().ok()?), server: plain(self.client.local_addr().ok()?) };
+        let client = self.client.as_fd().try_clone_to_owned().ok()?;
+        let (taken, given) = oneshot::channel();
+        Some((order, Standing { giving, change, passed, client, flow, taken }, given))
+    }
+
+    /// Goes on with a connection that another dispatcher has given. `unwritten` are bytes to the client that the kernel
+    /// of that dispatcher had, and that of this one has no room for.
+    pub(crate) fn go_on(&mut self, change: DispatcherChange, unwritten: Vec<u8>) {
+        self.relay.go_on(change, unwritten.len());
+        self.down.put_back(unwritten);
     }
 
     /// Waits for the next input, and handles it.
@@ -268,6 +338,16 @@ impl RelayDriver {
             RelayMessage::OwnerLost => self.handle(Input::OwnerLost),
             RelayMessage::Arbiter(event) => self.handle(Input::Agent(event)),
             RelayMessage::PassOn(to) => self.to_successor = Some(to),
+            RelayMessage::Input(input) => self.handle(*input),
+            RelayMessage::Change(order) => {
+                self.handle(Input::ChangeDispatcher { to: order.to.clone() });
+                self.change = Some(*order);
+            }
+            RelayMessage::Stay => self.handle(Input::ChangeFailed),
+            RelayMessage::Reset => {
+                tracing::info!(connection = %self.relay.id(), client = %self.client_address, "connection reset: its address leaves this node");
+                self.handle(Input::ClientReset);
+            }
         }
     }
 
@@ -293,7 +373,12 @@ impl RelayDriver {
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
         self.stopwatch = stopwatch;
-        let again = self.shared.table.begin_again(first, self.client_address, place, reserved);
+        let again = self.shared.table.begin_again(
+            first,
+            (self.client_address, address_of(&self.client, self.server_address)),
+            place,
+            reserved,
+        );
         let Registered { id, inputs, relayed } = again;
         (self.inputs, self.relayed) = (inputs, relayed);
         tracing::info!(connection = %id, %first, agent = %owner, "connection restarted at another agent");
@@ -482,6 +567,17 @@ impl Drop for RelayDriver {
         self.shared.table.remove(connection);
         tracing::debug!(%connection, "connection ended");
     }
+}
+
+/// The address and port of this node's end of the client's connection. Behind a relay, it is not the one that the client
+/// connected to.
+fn address_of(client: &TcpStream, server: SocketAddr) -> SocketAddr {
+    plain(client.local_addr().unwrap_or(server))
+}
+
+/// IPv4 on an IPv6 socket becomes IPv4.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn timeouts(limits: &Limits) -> Timeouts {

@@ -2,15 +2,20 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{Notify, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
+use watari_addresses::Flow;
 use watari_mesh::{Mesh, SendError};
 use watari_relay::DispatcherState;
 use watari_values::{ConnectionId, NodeName};
-use watari_wire::DispatcherToAgent;
+use watari_wire::{DispatcherToAgent, DispatcherToDispatcher};
 
 use crate::agents::Agents;
+use crate::change::Changes;
+use crate::change::taking::LetIn;
 use crate::clients::Clients;
 use crate::config::{Config, Limits};
 use crate::drains::AskedBy;
@@ -31,6 +36,15 @@ pub(crate) struct DispatcherShared {
     pub(crate) reloaded: Notify,
     /// Where clients without an agent, and those of backends, pass to a successor of this process.
     pub(crate) successor: watch::Sender<Option<ToSuccessor>>,
+    pub(crate) changes: Changes,
+    /// Connections whose packets are to pass the gate.
+    pub(crate) let_in: mpsc::Sender<LetIn>,
+    /// Connections that have come. Packets were held for them.
+    pub(crate) released: mpsc::Sender<Flow>,
+    /// The runtimes of the threads that relay clients.
+    pub(crate) runtimes: Vec<Handle>,
+    /// The number of connections that came from another process. They take turns on the threads.
+    pub(crate) restored: AtomicUsize,
 }
 
 impl DispatcherShared {
@@ -61,6 +75,16 @@ impl DispatcherShared {
     /// Sends a message. If that fails, the peer repeats its request.
     pub(crate) fn send(&self, to: &NodeName, message: DispatcherToAgent) {
         note_unsent(to, self.mesh.send(to, &message.into()));
+    }
+
+    /// Sends a message to another dispatcher.
+    pub(crate) fn send_to_dispatcher(&self, to: &NodeName, message: DispatcherToDispatcher) {
+        note_unsent(to, self.mesh.send(to, &message.into()));
+    }
+
+    /// The runtime of the next connection that comes from another process.
+    pub(crate) fn next_runtime(&self) -> &Handle {
+        &self.runtimes[self.restored.fetch_add(1, Ordering::Relaxed) % self.runtimes.len()]
     }
 
     /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.

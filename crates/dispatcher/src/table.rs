@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,9 +10,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::ArbiterEvent;
+use watari_relay::Input;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
 use watari_wire::Established;
 
+use crate::change::giving::ChangeOrder;
 use crate::drains::{ASK_AGAIN, Leaver, Leaving};
 use crate::scheduler::Place;
 use crate::upgrade::{PassedEntry, ToSuccessor};
@@ -26,6 +28,14 @@ pub(crate) enum RelayMessage {
     OwnerLost,
     /// The connection has to pass to a successor of this process.
     PassOn(ToSuccessor),
+    /// What an agent reports about a change of the dispatcher.
+    Input(Box<Input>),
+    /// The connection has to change its dispatcher.
+    Change(Box<ChangeOrder>),
+    /// The connection does not change its dispatcher any more.
+    Stay,
+    /// The connection has to end, because its address leaves this node.
+    Reset,
 }
 
 /// Messages that may wait for one relay. A relay always reads them, and a move has fewer. More mean that a peer floods.
@@ -49,6 +59,8 @@ const STAY_MIN: Duration = Duration::from_mins(1);
 const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
+    /// The address and port of this node's end of the client's connection.
+    at: SocketAddr,
     inbox: mpsc::Sender<RelayMessage>,
     status: ConnectionStatus,
     /// The slot at the agent that owns the connection.
@@ -110,8 +122,15 @@ impl Table {
         })
     }
 
-    /// Adds a connection with a `place` at its first agent, and possibly one `reserved` at its next.
-    pub(crate) fn insert(&self, client: SocketAddr, place: Place, reserved: Option<Place>) -> Registered {
+    /// Adds a connection of `client`, `at` an address of this node, with a `place` at its first agent, and possibly one
+    /// `reserved` at its next.
+    pub(crate) fn insert(
+        &self,
+        client: SocketAddr,
+        at: SocketAddr,
+        place: Place,
+        reserved: Option<Place>,
+    ) -> Registered {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
@@ -124,28 +143,28 @@ impl Table {
             moves: 0,
             stays: None,
         };
-        self.add(status, place, reserved)
+        self.add(status, at, place, reserved)
     }
 
     /// Adds a connection of this process's predecessor, with its `places`: at its owner, and at its next agent.
     pub(crate) fn restore(
         &self,
         id: ConnectionId,
-        client: SocketAddr,
+        (client, at): (SocketAddr, SocketAddr),
         passed: PassedEntry,
         (place, reserved): (Place, Option<Place>),
     ) -> Registered {
         let PassedEntry { tls, handshake_node, node, moves, stays, reserved: _ } = passed;
-        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, place, reserved)
+        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, at, place, reserved)
     }
 
-    fn add(&self, status: ConnectionStatus, place: Place, reserved: Option<Place>) -> Registered {
+    fn add(&self, status: ConnectionStatus, at: SocketAddr, place: Place, reserved: Option<Place>) -> Registered {
         let id = status.id;
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
         let relayed = Arc::<AtomicU64>::default();
         let counted = relayed.clone();
         let (asked, moved, measured, recently) = (None, None, 0, 0);
-        let entry = Entry { inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
+        let entry = Entry { at, inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
         self.entries().insert(id, entry);
         Registered { id, inputs, relayed }
     }
@@ -162,6 +181,48 @@ impl Table {
     /// The ids of all connections.
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         self.entries().keys().copied().collect()
+    }
+
+    /// The number of connections.
+    pub(crate) fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    pub(crate) fn contains(&self, id: ConnectionId) -> bool {
+        self.entries().contains_key(&id)
+    }
+
+    /// The ids of the connections at `address`.
+    pub(crate) fn ids_at(&self, address: IpAddr) -> Vec<ConnectionId> {
+        let entries = self.entries();
+        entries.iter().filter(|(_, entry)| entry.at.ip() == address).map(|(id, _)| *id).collect()
+    }
+
+    /// The addresses and ports of the client and of this node. Behind a relay, the client is not the other end.
+    pub(crate) fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        let entries = self.entries();
+        entries.get(&id).map(|entry| (entry.status.client, entry.at))
+    }
+
+    /// Sends a message to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
+    /// the message is dropped.
+    pub(crate) fn message(&self, id: ConnectionId, message: RelayMessage) -> bool {
+        let entries = self.entries();
+        let Some(entry) = entries.get(&id) else { return false };
+        let _ = entry.inbox.try_send(message);
+        true
+    }
+
+    /// Resets the connections at `address`. Returns how many there are.
+    pub(crate) fn reset_all_at(&self, address: IpAddr) -> usize {
+        let entries = self.entries();
+        let mut count = 0;
+        for entry in entries.values().filter(|entry| entry.at.ip() == address) {
+            // A full inbox has messages of a flood. The connection ends with the address.
+            let _ = entry.inbox.try_send(RelayMessage::Reset);
+            count += 1;
+        }
+        count
     }
 
     /// Asks these connections to pass to a successor of this process. One whose inbox is full can be asked again.
@@ -230,12 +291,12 @@ impl Table {
     pub(crate) fn begin_again(
         &self,
         id: ConnectionId,
-        client: SocketAddr,
+        (client, at): (SocketAddr, SocketAddr),
         place: Place,
         reserved: Option<Place>,
     ) -> Registered {
         self.remove(id);
-        self.insert(client, place, reserved)
+        self.insert(client, at, place, reserved)
     }
 
     /// Records that the connection has moved to `to`.
@@ -393,18 +454,24 @@ impl Table {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::net::Ipv4Addr;
+
     use watari_values::Epoch;
 
     use super::*;
     use crate::scheduler::Scheduler;
+
+    /// The address of the dispatcher.
+    const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
 
     /// The second attempt may be at the same agent, with the same tenure.
     #[test]
     fn messages_about_the_first_attempt_do_not_reach_the_second() {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
-        let Registered { id: first, inputs: mut of_first, .. } = table.insert(client, scheduler.place(&agent), None);
-        let again = table.begin_again(first, client, scheduler.place(&agent), None);
+        let Registered { id: first, inputs: mut of_first, .. } =
+            table.insert(client, AT, scheduler.place(&agent), None);
+        let again = table.begin_again(first, (client, AT), scheduler.place(&agent), None);
         let Registered { id: second, inputs: mut of_second, .. } = again;
         assert_ne!(first, second);
         let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
@@ -425,7 +492,7 @@ mod tests {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let client = SocketAddr::from(([192, 0, 2, 1], 1000));
         let ids = bytes.iter().map(|bytes| {
-            let Registered { id, relayed, .. } = table.insert(client, scheduler.place(&name("a0")), None);
+            let Registered { id, relayed, .. } = table.insert(client, AT, scheduler.place(&name("a0")), None);
             relayed.store(*bytes, Ordering::Relaxed);
             table.moved(id, &name("a1"));
             id

@@ -130,6 +130,11 @@ impl Giving {
         self.state == GivingState::Detaching
     }
 
+    /// Whether the agent writes no more, and D1 may not have read all.
+    pub fn is_detached(self) -> bool {
+        matches!(self.state, GivingState::Detached { .. })
+    }
+
     /// Whether `Given` is to be repeated.
     pub fn is_given(&self) -> bool {
         self.state == GivingState::Given

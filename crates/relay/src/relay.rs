@@ -22,6 +22,9 @@ pub use snapshot::Snapshot;
 /// at most 1 MiB, so a slow client does not keep a source's tail from the dispatcher.
 pub const UNDELIVERED_LEN_MAX: usize = 2 << 20;
 
+/// The same while the dispatcher of the connection changes. The agent writes no more meanwhile.
+const CHANGING_LEN_MAX: usize = 8 << 20;
+
 /// The most bytes of the copy of what was read. The start of a handshake is much shorter.
 const COPY_LEN_MAX: usize = 16 * 1024;
 
@@ -52,7 +55,7 @@ const DISCARDED_LEN_MAX: usize = 64 << 20;
 /// The client is read while the arbiter permits it and nothing waits for the leg. The owner's leg is read while nothing
 /// waits for the client. While an attempt is undecided, the leg is read also if bytes wait, up to
 /// [`UNDELIVERED_LEN_MAX`]: the decision needs all bytes of the source, and must not depend on how fast the client
-/// reads.
+/// reads. The same holds while the dispatcher changes, when the agent has detached the leg.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay<T = Instant> {
     id: ConnectionId,
@@ -212,16 +215,26 @@ impl Relay {
         }
     }
 
+    /// The most bytes that may wait for the client when more are read.
+    fn undelivered_len_max(&self) -> u64 {
+        if self.arbiter.is_moving() {
+            UNDELIVERED_LEN_MAX as u64
+        } else if self.giving.is_some_and(Giving::is_detached) {
+            // What waits came from this agent before, and from legs of earlier changes, if the client reads nothing.
+            CHANGING_LEN_MAX as u64
+        } else {
+            0
+        }
+    }
+
     fn leg_read(&self) -> Option<LegRead> {
         if self.leg_is_over() {
             None
         } else if self.down.is_empty() {
             Some(LegRead::Pass)
-        } else if self.arbiter.is_moving() || self.giving.is_some() {
-            let room = (UNDELIVERED_LEN_MAX as u64).saturating_sub(self.down.len());
-            (room > 0).then_some(LegRead::Hold(room as usize))
         } else {
-            None
+            let room = self.undelivered_len_max().saturating_sub(self.down.len());
+            (room > 0).then_some(LegRead::Hold(room as usize))
         }
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_addresses::{Addresses, PassedAddresses, Prepared, Settings};
+use watari_addresses::{Addresses, BeforeLeaving, PassedAddresses, Prepared, Settings};
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh};
@@ -337,21 +337,33 @@ impl Start<'_> {
         before: Option<PassedAddresses>,
         running: &Roles,
     ) -> Result<Addresses, NodeError> {
-        let dispatcher = running.dispatcher.clone();
+        let (dispatcher, giving) = (running.dispatcher.clone(), running.dispatcher.clone());
         let addresses = watari_addresses::Config {
             node: config.node.name.value.clone(),
             takeover: candidates,
             before,
             can_serve: Box::new(move || dispatcher.as_ref().is_some_and(Dispatcher::can_serve)),
-            before_leaving: None,
+            before_leaving: giving.map(before_leaving),
         };
         let started = Addresses::start(addresses, self.mesh.clone(), self.registry, self.shutdown).await;
-        started.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))
+        let addresses = started.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?;
+        if let Some(dispatcher) = &running.dispatcher {
+            dispatcher.use_addresses(addresses.clone());
+        }
+        Ok(addresses)
     }
 
     fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
     }
+}
+
+/// The connections of an address go to the next owner before the address does.
+fn before_leaving(dispatcher: Dispatcher) -> BeforeLeaving {
+    Arc::new(move |address, to| {
+        let dispatcher = dispatcher.clone();
+        Box::pin(async move { dispatcher.give_connections(address, &to).await })
+    })
 }
 
 /// Reads the configuration again at each signal. The reload logs its result.

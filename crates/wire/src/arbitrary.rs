@@ -164,6 +164,7 @@ fn change_message() -> impl Strategy<Value = Message> {
             mac
         })
         .into()),
+        vec(addresses(), 0..4).prop_map(|flows| DispatcherToDispatcher::TakeComing(TakeComing { flows }).into()),
         part.prop_map(|(change, offset, state_len, bytes)| {
             Message::from(DispatcherToDispatcher::StatePart(StatePart { change, offset, state_len, bytes }))
         }),

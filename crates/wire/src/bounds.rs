@@ -6,8 +6,8 @@ use watari_values::TlsInfo;
 
 use crate::message::{
     Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, DispatcherToDispatcher, KeptSession, LegKey, Message,
-    Prepare, PrepareRest, ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, StatePart, TakeoverMessage,
-    TicketSeed,
+    Prepare, PrepareRest, ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, StatePart, TakeComing,
+    TakeoverMessage, TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -50,6 +50,8 @@ pub const TICKET_SECRET_LEN: usize = 32;
 pub const SESSIONS_MAX: usize = 16;
 /// Bytes of a session. One with a chain of client certificates takes some KiB.
 pub const SESSION_LEN_MAX: usize = 16 << 10;
+/// Connections in one message that they are about to change their dispatcher.
+pub const FLOWS_MAX: usize = 256;
 /// Bytes of the state of a connection that changes its dispatcher: its two queues of TCP, and what waits in the
 /// dispatcher.
 pub const CHANGE_STATE_LEN_MAX: usize = 24 << 20;
@@ -83,6 +85,9 @@ impl Message {
             Self::DispatcherToDispatcher(DispatcherToDispatcher::StatePart(StatePart { bytes, state_len, .. })) => {
                 at_most("state_len", *state_len as usize, CHANGE_STATE_LEN_MAX)?;
                 at_most("bytes", bytes.len(), STATE_PART_LEN_MAX)
+            }
+            Self::DispatcherToDispatcher(DispatcherToDispatcher::TakeComing(TakeComing { flows })) => {
+                at_most("flows", flows.len(), FLOWS_MAX)
             }
             // All fields have fixed lengths.
             Self::DispatcherToAgent(_) | Self::DispatcherToDispatcher(_) | Self::Takeover(_) => Ok(()),

@@ -183,6 +183,7 @@ fn write_between_dispatchers<F: Flavor>(message: &DispatcherToDispatcher, to: F)
     match message {
         DispatcherToDispatcher::TakeWanted(body) => write(body, to),
         DispatcherToDispatcher::TakeReady(body) => write(body, to),
+        DispatcherToDispatcher::TakeComing(body) => write(body, to),
         DispatcherToDispatcher::StatePart(body) => write(body, to),
         DispatcherToDispatcher::TakeRefused(body) => write(body, to),
         DispatcherToDispatcher::TakeHeld(body)
@@ -307,6 +308,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::TakeRefused => DispatcherToDispatcher::TakeRefused(exactly(number, body)?).into(),
         MessageKind::Given => DispatcherToDispatcher::Given(exactly(number, body)?).into(),
         MessageKind::Taken => DispatcherToDispatcher::Taken(exactly(number, body)?).into(),
+        MessageKind::TakeComing => DispatcherToDispatcher::TakeComing(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

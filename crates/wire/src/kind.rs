@@ -104,11 +104,13 @@ pub enum MessageKind {
     Given = 61,
     /// [`DispatcherToDispatcher::Taken`].
     Taken = 62,
+    /// [`DispatcherToDispatcher::TakeComing`].
+    TakeComing = 63,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -156,6 +158,7 @@ impl MessageKind {
         Self::TakeRefused,
         Self::Given,
         Self::Taken,
+        Self::TakeComing,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -213,6 +216,7 @@ impl MessageKind {
             Self::TakeRefused => "take_refused",
             Self::Given => "given",
             Self::Taken => "taken",
+            Self::TakeComing => "take_coming",
         }
     }
 }
@@ -302,6 +306,7 @@ impl DispatcherToDispatcher {
             Self::TakeRefused(_) => MessageKind::TakeRefused,
             Self::Given(_) => MessageKind::Given,
             Self::Taken(_) => MessageKind::Taken,
+            Self::TakeComing(_) => MessageKind::TakeComing,
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const V4: &str = "192.0.2.100";
 pub(crate) const V6: &str = "2001:db8::100";
 pub(crate) const DISPATCHERS: [&str; 2] = ["d1", "d2"];
 /// The name in the site's certificate.
-const HOST: &str = "site.test";
+pub(crate) const HOST: &str = "site.test";
 const WATARI: &str = env!("CARGO_BIN_EXE_watari");
 /// Far longer than any step takes.
 const WAIT_MAX: Duration = Duration::from_secs(40);

@@ -9,4 +9,5 @@ mod bad_input;
 mod faults;
 mod lab;
 mod orders;
+mod switches;
 mod watch;

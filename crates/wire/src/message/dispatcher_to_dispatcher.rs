@@ -3,7 +3,7 @@
 //! D1 is the dispatcher that has a connection, D2 the one that gets it. The service address is D1's until all
 //! connections have changed.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use watari_values::{AbortReason, DispatcherChange};
@@ -15,6 +15,8 @@ pub enum DispatcherToDispatcher {
     TakeWanted(TakeWanted),
     /// D2 to D1: D2 has the address silently, and expects the connections.
     TakeReady(TakeReady),
+    /// D1 to D2: connections are about to be shipped. D2 holds their packets until it has them.
+    TakeComing(TakeComing),
     /// D1 to D2: a part of the state of a connection. The parts of a state follow each other on one link.
     StatePart(StatePart),
     /// D2 to D1: D2 has restored the connection. Nothing of it leaves D2 yet.
@@ -41,6 +43,13 @@ pub struct TakeReady {
     pub address: IpAddr,
     /// The hardware address of the interface that has the service address. D1 forwards packets to it.
     pub mac: [u8; 6],
+}
+
+/// See [`DispatcherToDispatcher::TakeComing`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeComing {
+    /// The address and port of the client, and those of the service. At most [`FLOWS_MAX`](crate::FLOWS_MAX).
+    pub flows: Vec<(SocketAddr, SocketAddr)>,
 }
 
 /// See [`DispatcherToDispatcher::StatePart`].

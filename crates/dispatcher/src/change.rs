@@ -1,0 +1,87 @@
+//! Connections change their dispatcher in a planned switch of a service address (docs/internals/takeover.md).
+//!
+//! [`giving`] is the part of the dispatcher that has the address, [`taking`] that of the next one.
+//! `watari_handoff::{Giving, Taking}` decide. The client's socket travels as a `watari_tcp_repair::State`, the rest as
+//! in an upgrade ([`crate::upgrade`]).
+
+pub(crate) mod giving;
+pub(crate) mod taking;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use watari_addresses::Addresses;
+use watari_values::{AbortReason, DispatcherChange, NodeName};
+
+use crate::upgrade::Passed;
+use taking::Arrivals;
+
+/// How long D1 does not answer messages about connections that it does not know, after it has given one away: its agent
+/// may not know the next dispatcher yet. Longer than a fence lasts at an agent.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// The state of a connection on its way: the content of `StatePart`s.
+#[derive(Debug, Serialize, Deserialize)]
+struct Shipped {
+    passed: Passed,
+    /// The encoded `watari_tcp_repair::State`.
+    #[serde(with = "serde_bytes")]
+    socket: Vec<u8>,
+}
+
+/// What all changes of a process share.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// The service addresses of this node. Unset in a node that is no candidate.
+    addresses: OnceLock<Addresses>,
+    /// Who waits until another dispatcher is ready to take connections.
+    ready: Mutex<HashMap<(NodeName, IpAddr), ReadySender>>,
+    /// Where the answers about shipped connections go.
+    offered: Mutex<HashMap<DispatcherChange, Offered>>,
+    arrivals: Arrivals,
+    /// When the last connection was given away.
+    last_given: Mutex<Option<Instant>>,
+}
+
+/// Passes the hardware address on to which packets are forwarded.
+type ReadySender = oneshot::Sender<[u8; 6]>;
+
+struct Offered {
+    to: NodeName,
+    answers: mpsc::UnboundedSender<(DispatcherChange, Answer)>,
+}
+
+/// The answer of the next dispatcher about a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Held,
+    Refused(AbortReason),
+    Taken,
+}
+
+impl Changes {
+    /// Sets the service addresses of this node, once.
+    pub(crate) fn use_addresses(&self, addresses: Addresses) {
+        assert!(self.addresses.set(addresses).is_ok(), "a node has one set of addresses");
+    }
+
+    /// Whether a connection that this process does not know may have gone to another dispatcher just now.
+    pub(crate) fn have_given_recently(&self) -> bool {
+        lock(&self.last_given).is_some_and(|given| given.elapsed() < SILENT)
+    }
+
+    fn answer(&self, from: &NodeName, change: DispatcherChange, answer: Answer) {
+        if let Some(offered) = lock(&self.offered).get(&change).filter(|offered| offered.to == *from) {
+            let _ = offered.answers.send((change, answer));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

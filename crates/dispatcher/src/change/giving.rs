@@ -1,0 +1,439 @@
+//! Gives the connections of a service address to the next dispatcher.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use watari_addresses::{Addresses, Flow};
+use watari_handoff::{Giving, GivingAction};
+use watari_mesh::SendError;
+use watari_tcp_repair::Frozen;
+use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
+use watari_wire::{
+    CHANGE_STATE_LEN_MAX, DispatcherToDispatcher, STATE_PART_LEN_MAX, StatePart, TakeComing, TakeReady, TakeWanted,
+};
+
+use super::{Answer, Offered, Shipped, lock};
+use crate::shared::DispatcherShared;
+use crate::table::RelayMessage;
+use crate::upgrade::Passed;
+
+/// How long the next dispatcher has to say that it is ready.
+const READY_MAX: Duration = Duration::from_secs(1);
+/// How long all connections have. The address leaves this node afterwards.
+const ALL_MAX: Duration = Duration::from_secs(4);
+/// How long new clients have been turned away when the rest is given up.
+const REST_MAX: Duration = Duration::from_millis(300);
+/// How long one attempt has: until the agent has detached its leg, and again until the next dispatcher holds it.
+const ATTEMPT_MAX: Duration = Duration::from_secs(1);
+/// How often a message is repeated that was not answered.
+const REPEAT: Duration = Duration::from_millis(200);
+/// Connections that are asked at a time. Those that stand still are among them.
+const ASKED_MAX: usize = 64;
+/// Connections that stand still together. The kernel gets their flows in one order.
+const BATCH: usize = 32;
+/// How often the table is looked at, and how long a full link has.
+const TICK: Duration = Duration::from_millis(20);
+/// How long packets of a connection are forwarded that has gone. By then routers and clients know the new owner.
+const FORWARDED: Duration = Duration::from_mins(1);
+
+/// A relay is asked to change its dispatcher. It answers once, or ends.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangeOrder {
+    pub(crate) to: NodeName,
+    pub(crate) replies: mpsc::UnboundedSender<(ConnectionId, Reply)>,
+}
+
+impl ChangeOrder {
+    pub(crate) fn reply(&self, id: ConnectionId, reply: Reply) {
+        // Without a receiver, the connection stays.
+        let _ = self.replies.send((id, reply));
+    }
+}
+
+/// The answer of a relay.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It stands still until it is taken.
+    Standing(Box<Standing>),
+    /// It begins or ends. It may be asked again.
+    CannotNow,
+}
+
+/// A connection that stands still. If it is dropped, its relay goes on.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) giving: Giving,
+    pub(crate) change: DispatcherChange,
+    pub(crate) passed: Passed,
+    pub(crate) client: OwnedFd,
+    pub(crate) flow: Flow,
+    /// The relay ends when this is sent.
+    pub(crate) taken: oneshot::Sender<()>,
+}
+
+/// How many connections changed their dispatcher, and how many ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) given: usize,
+    pub(crate) reset: usize,
+}
+
+/// Gives all connections at `address` to `to`, as far as possible, and resets the others. The caller owns the address
+/// meanwhile.
+pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) -> Outcome {
+    let mut outcome = Outcome::default();
+    let Some(addresses) = shared.changes.addresses.get() else { return outcome };
+    if let Some(mac) = ready(shared, address, to).await {
+        let mut run = Run::new(shared, addresses, address, to, mac);
+        run.give(Instant::now() + ALL_MAX).await;
+        outcome.given = run.given;
+    } else {
+        tracing::warn!(%address, %to, "the next dispatcher does not take connections: they end");
+    }
+    outcome.reset = shared.table.reset_all_at(address);
+    shared.metrics.not_given.inc_by(outcome.reset as u64);
+    tracing::info!(%address, %to, given = outcome.given, reset = outcome.reset, "connections have changed their dispatcher");
+    outcome
+}
+
+/// Waits until the next dispatcher is ready. Returns the hardware address to which packets are forwarded.
+async fn ready(shared: &DispatcherShared, address: IpAddr, to: &NodeName) -> Option<[u8; 6]> {
+    let (sender, mut answer) = oneshot::channel();
+    lock(&shared.changes.ready).insert((to.clone(), address), sender);
+    let connections = u32::try_from(shared.table.len()).unwrap_or(u32::MAX);
+    let asks = async {
+        loop {
+            let wanted = TakeWanted { address, connections };
+            shared.send_to_dispatcher(to, DispatcherToDispatcher::TakeWanted(wanted));
+            if let Ok(answered) = timeout(REPEAT, &mut answer).await {
+                return answered.ok();
+            }
+        }
+    };
+    let ready = timeout(READY_MAX, asks).await.ok().flatten();
+    lock(&shared.changes.ready).remove(&(to.clone(), address));
+    ready
+}
+
+impl DispatcherShared {
+    pub(crate) fn on_take_ready(&self, from: &NodeName, ready: &TakeReady) {
+        if let Some(waiting) = lock(&self.changes.ready).remove(&(from.clone(), ready.address)) {
+            let _ = waiting.send(ready.mac);
+        }
+    }
+
+    pub(crate) fn on_take_held(&self, from: &NodeName, change: DispatcherChange) {
+        self.changes.answer(from, change, Answer::Held);
+    }
+
+    pub(crate) fn on_take_refused(&self, from: &NodeName, change: DispatcherChange, reason: AbortReason) {
+        self.changes.answer(from, change, Answer::Refused(reason));
+    }
+
+    pub(crate) fn on_taken(&self, from: &NodeName, change: DispatcherChange) {
+        self.changes.answer(from, change, Answer::Taken);
+    }
+}
+
+/// One switch of an address.
+struct Run<'a> {
+    shared: &'a Arc<DispatcherShared>,
+    addresses: &'a Addresses,
+    address: IpAddr,
+    order: ChangeOrder,
+    mac: [u8; 6],
+    replies: mpsc::UnboundedReceiver<(ConnectionId, Reply)>,
+    answers: mpsc::UnboundedReceiver<(DispatcherChange, Answer)>,
+    answers_to: mpsc::UnboundedSender<(DispatcherChange, Answer)>,
+    /// Connections that were not asked in this round.
+    left: VecDeque<ConnectionId>,
+    /// Connections that were asked: when first, and when last.
+    asked: HashMap<ConnectionId, (Instant, Instant)>,
+    /// Connections that stand still, and may be at the next dispatcher.
+    offered: HashMap<DispatcherChange, Held>,
+    /// Connections that the next dispatcher has. It may not know yet: since when, and when it was informed last.
+    unconfirmed: HashMap<DispatcherChange, (Instant, Instant)>,
+    given: usize,
+}
+
+/// A frozen connection.
+struct Held {
+    frozen: Frozen<OwnedFd>,
+    giving: Giving,
+    flow: Flow,
+    taken: oneshot::Sender<()>,
+    since: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        shared: &'a Arc<DispatcherShared>,
+        addresses: &'a Addresses,
+        address: IpAddr,
+        to: &NodeName,
+        mac: [u8; 6],
+    ) -> Self {
+        let (replies_to, replies) = mpsc::unbounded_channel();
+        let (answers_to, answers) = mpsc::unbounded_channel();
+        Self {
+            shared,
+            addresses,
+            address,
+            order: ChangeOrder { to: to.clone(), replies: replies_to },
+            mac,
+            replies,
+            answers,
+            answers_to,
+            left: VecDeque::new(),
+            asked: HashMap::new(),
+            offered: HashMap::new(),
+            unconfirmed: HashMap::new(),
+            given: 0,
+        }
+    }
+
+    /// Gives all connections until `deadline`. At the end, new clients are turned away, so that none is left behind.
+    async fn give(&mut self, deadline: Instant) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut closed: Option<Instant> = None;
+        self.left = self.shared.table.ids_at(self.address).into();
+        loop {
+            self.ask();
+            tokio::select! {
+                Some((id, reply)) = self.replies.recv() => self.on_replies(id, reply).await,
+                Some((change, answer)) = self.answers.recv() => self.on_answers(change, answer).await,
+                _ = ticks.tick() => self.on_tick().await,
+            }
+            if !self.left.is_empty() || !self.offered.is_empty() || !self.asked.is_empty() {
+                if Instant::now() >= deadline {
+                    break;
+                }
+                continue;
+            }
+            // A round is over. Those that begin or end at the moment are asked again.
+            self.left = self.shared.table.ids_at(self.address).into();
+            match closed {
+                None => {
+                    let flows = self.addresses.flows();
+                    if let Err(error) = flows.close_to_new(self.address, FORWARDED).await {
+                        tracing::warn!(%error, "cannot turn new clients away");
+                    }
+                    closed = Some(Instant::now());
+                }
+                Some(at) if self.unconfirmed.is_empty() && (self.left.is_empty() || at.elapsed() > REST_MAX) => break,
+                Some(_) => {}
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            if !self.left.is_empty() {
+                sleep(TICK).await;
+            }
+        }
+        let standing: Vec<_> = self.offered.keys().copied().collect();
+        for change in standing {
+            self.fail(change, "time is over").await;
+        }
+        for id in std::mem::take(&mut self.asked).into_keys() {
+            self.shared.table.message(id, RelayMessage::Stay);
+        }
+    }
+
+    /// Asks further connections.
+    fn ask(&mut self) {
+        let mut asked = Vec::new();
+        while self.asked.len() + self.offered.len() + asked.len() < ASKED_MAX
+            && let Some(id) = self.left.pop_front()
+        {
+            asked.push(id);
+        }
+        if asked.is_empty() {
+            return;
+        }
+        // First, so that the next dispatcher holds their packets by the time at which they are sent there.
+        let flows = asked.iter().filter_map(|id| self.shared.table.ends(*id)).collect();
+        self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::TakeComing(TakeComing { flows }));
+        let now = Instant::now();
+        for id in asked {
+            if self.shared.table.message(id, RelayMessage::Change(Box::new(self.order.clone()))) {
+                self.asked.insert(id, (now, now));
+            }
+        }
+    }
+
+    /// Handles what has come from relays. Ships those that stand still.
+    async fn on_replies(&mut self, id: ConnectionId, reply: Reply) {
+        let mut next = Some((id, reply));
+        let mut batch = Vec::new();
+        while let Some((id, reply)) = next {
+            self.asked.remove(&id);
+            if let Reply::Standing(standing) = reply {
+                batch.push(*standing);
+            }
+            next = (batch.len() < BATCH).then(|| self.replies.try_recv().ok()).flatten();
+        }
+        if !batch.is_empty() {
+            self.offer(batch).await;
+        }
+    }
+
+    async fn offer(&mut self, batch: Vec<Standing>) {
+        let flows: Vec<_> = batch.iter().map(|standing| standing.flow).collect();
+        if let Err(error) = self.addresses.flows().send_away(&flows, self.mac, FORWARDED).await {
+            tracing::warn!(%error, "cannot forward the packets of connections");
+            return;
+        }
+        let mut back = Vec::new();
+        for standing in batch {
+            let flow = standing.flow;
+            if let Err(reason) = self.ship(standing).await {
+                tracing::info!(client = %flow.client, reason, "a connection keeps its dispatcher");
+                back.push(flow);
+            }
+        }
+        self.bring_back(&back).await;
+    }
+
+    /// Freezes one connection, and ships it. On an error its relay goes on.
+    async fn ship(&mut self, standing: Standing) -> Result<(), String> {
+        let Standing { giving, change, passed, client, flow, taken } = standing;
+        let frozen = Frozen::freeze(client).map_err(|refused| refused.error.to_string())?;
+        let shipped = Shipped { passed, socket: frozen.state().encode() };
+        let state = postcard::to_stdvec(&shipped).map_err(|error| error.to_string())?;
+        if state.len() > CHANGE_STATE_LEN_MAX {
+            return Err(format!("its state has {} bytes", state.len()));
+        }
+        let offered = Offered { to: self.order.to.clone(), answers: self.answers_to.clone() };
+        lock(&self.shared.changes.offered).insert(change, offered);
+        self.offered.insert(change, Held { frozen, giving, flow, taken, since: Instant::now() });
+        let state_len = state.len() as u32;
+        for (number, bytes) in state.chunks(STATE_PART_LEN_MAX).enumerate() {
+            let offset = (number * STATE_PART_LEN_MAX) as u32;
+            let part = StatePart { change, offset, state_len, bytes: bytes.to_vec() };
+            if let Err(error) = self.send_part(part).await {
+                let held = self.forget(change);
+                // Thaws the socket before the relay goes on.
+                drop(held.map(|held| (held.frozen, held.taken)));
+                return Err(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a part, and waits while the link is full.
+    async fn send_part(&self, part: StatePart) -> Result<(), SendError> {
+        let message = DispatcherToDispatcher::StatePart(part).into();
+        let until = Instant::now() + ATTEMPT_MAX;
+        loop {
+            match self.shared.mesh.send(&self.order.to, &message) {
+                Err(SendError::QueueFull) if Instant::now() < until => sleep(Duration::from_millis(1)).await,
+                sent => return sent,
+            }
+        }
+    }
+
+    fn forget(&mut self, change: DispatcherChange) -> Option<Held> {
+        lock(&self.shared.changes.offered).remove(&change);
+        self.offered.remove(&change)
+    }
+
+    async fn on_answers(&mut self, change: DispatcherChange, answer: Answer) {
+        match answer {
+            Answer::Held => self.on_held(change),
+            Answer::Refused(reason) => self.fail(change, reason.as_str()).await,
+            Answer::Taken => {
+                if self.unconfirmed.remove(&change).is_some() {
+                    lock(&self.shared.changes.offered).remove(&change);
+                }
+            }
+        }
+    }
+
+    fn on_held(&mut self, change: DispatcherChange) {
+        let Some(held) = self.offered.get_mut(&change) else { return };
+        if held.giving.on_held(change.number) != Some(GivingAction::Give) {
+            return;
+        }
+        let Some(Held { frozen, taken, .. }) = self.offered.remove(&change) else { return };
+        *lock(&self.shared.changes.last_given) = Some(Instant::now());
+        if let Err(error) = frozen.discard() {
+            // It is silent as soon as the relay has closed its descriptor.
+            tracing::warn!(%error, "cannot discard the socket of a connection");
+        }
+        let _ = taken.send(());
+        self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::Given(change));
+        let now = Instant::now();
+        self.unconfirmed.insert(change, (now, now));
+        self.given += 1;
+        self.shared.metrics.given.inc();
+    }
+
+    /// The connection stays here, unless it was given away.
+    async fn fail(&mut self, change: DispatcherChange, reason: &str) {
+        let Some(held) = self.offered.get_mut(&change) else { return };
+        if held.giving.on_failure() != Some(GivingAction::GoOn) {
+            return;
+        }
+        let Some(Held { frozen, flow, taken, .. }) = self.forget(change) else { return };
+        tracing::info!(client = %flow.client, reason, "a connection keeps its dispatcher");
+        if let Err(error) = frozen.thaw() {
+            tracing::warn!(%error, "cannot thaw a connection");
+        }
+        self.bring_back(&[flow]).await;
+        drop(taken);
+    }
+
+    async fn bring_back(&self, flows: &[Flow]) {
+        if !flows.is_empty()
+            && let Err(error) = self.addresses.flows().bring_back(flows).await
+        {
+            tracing::warn!(%error, "cannot bring the packets of connections back");
+        }
+    }
+
+    /// Repeats what was not answered, and gives up what takes too long.
+    async fn on_tick(&mut self) {
+        let now = Instant::now();
+        let table = &self.shared.table;
+        let order = &self.order;
+        self.asked.retain(|id, (first, last)| {
+            if now.duration_since(*first) > ATTEMPT_MAX {
+                table.message(*id, RelayMessage::Stay);
+                return false;
+            }
+            if now.duration_since(*last) > REPEAT {
+                *last = now;
+                return table.message(*id, RelayMessage::Change(Box::new(order.clone())));
+            }
+            table.contains(*id)
+        });
+        let late = self.offered.iter().filter(|(_, held)| now.duration_since(held.since) > ATTEMPT_MAX);
+        let late: Vec<_> = late.map(|(change, _)| *change).collect();
+        for change in late {
+            self.fail(change, "no answer").await;
+        }
+        let (shared, to) = (self.shared, &self.order.to);
+        self.unconfirmed.retain(|change, (since, last)| {
+            if now.duration_since(*last) > REPEAT {
+                *last = now;
+                shared.send_to_dispatcher(to, DispatcherToDispatcher::Given(*change));
+            }
+            now.duration_since(*since) < ATTEMPT_MAX
+        });
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let mut offered = lock(&self.shared.changes.offered);
+        for change in self.offered.keys().chain(self.unconfirmed.keys()) {
+            offered.remove(change);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Takes connections of a service address from the dispatcher that has it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+use watari_addresses::Flow;
+use watari_handoff::Taking;
+use watari_sys::tcp;
+use watari_tcp_repair::{RestoreError, Restored, State};
+use watari_values::{AbortReason, DispatcherChange, NodeName};
+use watari_wire::{DispatcherToDispatcher, StatePart, TakeComing, TakeReady, TakeRefused, TakeWanted};
+
+use super::{Shipped, lock};
+use crate::clients::{Client, Presence};
+use crate::legs::LegChoice;
+use crate::listen::Visit;
+use crate::relay::RelayDriver;
+use crate::shared::DispatcherShared;
+use crate::upgrade::{Passed, PassedConnection};
+
+/// How long connections of an address may come after they were announced.
+const EXPECTED: Duration = Duration::from_secs(10);
+/// How long a connection is held for the decision. Longer than the previous dispatcher repeats it.
+const HELD_MAX: Duration = Duration::from_secs(5);
+/// The bytes of states that are incomplete, of all connections.
+const INCOMPLETE_LEN_MAX: usize = 256 << 20;
+/// How long the socket of an earlier attempt may still be open.
+const CLOSED_MAX: Duration = Duration::from_millis(100);
+/// How long a leg to the connection's agent may take.
+const LEG_MAX: Duration = Duration::from_millis(500);
+/// How long packets of a connection pass the gate before this node owns the address.
+const LET_IN: Duration = Duration::from_mins(1);
+/// Connections whose packets pass the gate by one order.
+const BATCH: usize = 64;
+
+/// Connections that come from other dispatchers.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    /// Until when connections of an address come from a dispatcher.
+    expected: Mutex<HashMap<(NodeName, IpAddr), Instant>>,
+    /// The parts of states so far.
+    incomplete: Mutex<HashMap<(NodeName, DispatcherChange), Vec<u8>>>,
+    /// Connections that are held, and those that were given lately. The last are asked about again.
+    held: Mutex<HashMap<(NodeName, DispatcherChange), Held>>,
+}
+
+struct Held {
+    taking: Taking,
+    given: Option<oneshot::Sender<()>>,
+    since: Instant,
+}
+
+/// A connection that stands still here until it is given.
+struct Arrived {
+    passed: Passed,
+    socket: Restored,
+    flow: Flow,
+    /// The leg to its agent, if it has one.
+    leg: Option<TcpStream>,
+    presence: Presence,
+}
+
+impl DispatcherShared {
+    pub(crate) fn on_take_wanted(self: &Arc<Self>, from: &NodeName, wanted: &TakeWanted) {
+        let TakeWanted { address, connections } = *wanted;
+        let Some(addresses) = self.changes.addresses.get().cloned() else { return };
+        let (shared, from) = (self.clone(), from.clone());
+        tokio::spawn(async move {
+            match addresses.expect(address).await {
+                Ok(mac) => {
+                    tracing::debug!(%address, %from, connections, "connections are about to come");
+                    let until = Instant::now() + EXPECTED;
+                    lock(&shared.changes.arrivals.expected).insert((from.clone(), address), until);
+                    let ready = DispatcherToDispatcher::TakeReady(TakeReady { address, mac });
+                    shared.send_to_dispatcher(&from, ready);
+                }
+                Err(error) => tracing::warn!(%address, %from, %error, "cannot take connections"),
+            }
+        });
+    }
+
+    /// Holds the packets of connections that are about to come.
+    pub(crate) fn on_take_coming(&self, coming: &TakeComing) {
+        let Some(addresses) = self.changes.addresses.get().cloned() else { return };
+        let flows: Vec<_> =
+            coming.flows.iter().map(|(client, server)| Flow { client: *client, server: *server }).collect();
+        tokio::spawn(async move {
+            if let Err(error) = addresses.flows().hold(&flows).await {
+                tracing::debug!(%error, "packets of connections that are about to come are not held");
+            }
+        });
+    }
+
+    pub(crate) fn on_state_part(self: &Arc<Self>, from: &NodeName, part: &StatePart) {
+        let key = (from.clone(), part.change);
+        let state = {
+            let mut incomplete = lock(&self.changes.arrivals.incomplete);
+            if part.offset == 0 {
+                incomplete.insert(key.clone(), Vec::new());
+            }
+            let others: usize = incomplete.values().map(Vec::len).sum();
+            let Some(state) = incomplete.get_mut(&key) else { return };
+            let fits = state.len() == part.offset as usize && state.len() + part.bytes.len() <= part.state_len as usize;
+            if !fits || others + part.bytes.len() > INCOMPLETE_LEN_MAX {
+                incomplete.remove(&key);
+                let reason = if fits { AbortReason::Full } else { AbortReason::BadState };
+                return self.refuse_change(from, part.change, reason);
+            }
+            state.extend_from_slice(&part.bytes);
+            if state.len() < part.state_len as usize {
+                return;
+            }
+            incomplete.remove(&key).unwrap_or_default()
+        };
+        let (shared, (from, change)) = (self.clone(), key);
+        self.next_runtime().spawn(async move { shared.take(from, change, state).await });
+    }
+
+    fn refuse_change(&self, from: &NodeName, change: DispatcherChange, reason: AbortReason) {
+        let refused = DispatcherToDispatcher::TakeRefused(TakeRefused { change, reason });
+        self.send_to_dispatcher(from, refused);
+    }
+
+    pub(crate) fn on_given(&self, from: &NodeName, change: DispatcherChange) {
+        let mut held = lock(&self.changes.arrivals.held);
+        // A connection that was dropped before is not answered: the previous dispatcher gives it up, too.
+        let Some(arrival) = held.get_mut(&(from.clone(), change)) else { return };
+        if arrival.taking.on_given(change.number)
+            && let Some(given) = arrival.given.take()
+        {
+            let _ = given.send(());
+        }
+        if arrival.taking.is_live() {
+            self.send_to_dispatcher(from, DispatcherToDispatcher::Taken(change));
+        }
+    }
+
+    /// The link to a dispatcher is lost. Parts that are missing do not come any more.
+    pub(crate) fn on_dispatcher_lost(&self, peer: &NodeName) {
+        lock(&self.changes.arrivals.incomplete).retain(|(from, _), _| from != peer);
+    }
+
+    /// Restores a connection, and goes on with it when it is given.
+    async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>) {
+        self.drop_earlier(&from, change);
+        let arrived = match self.arrive(&from, &state).await {
+            Ok(arrived) => arrived,
+            Err((reason, cause)) => {
+                tracing::warn!(connection = %change.connection, %from, cause, "cannot take a connection");
+                return self.refuse_change(&from, change, reason);
+            }
+        };
+        drop(state);
+        let key = (from, change);
+        let (sender, given) = oneshot::channel();
+        let held = Held { taking: Taking::hold(change.number), given: Some(sender), since: Instant::now() };
+        {
+            let mut all = lock(&self.changes.arrivals.held);
+            all.retain(|_, held| held.since.elapsed() < 2 * HELD_MAX);
+            all.insert(key.clone(), held);
+        }
+        self.send_to_dispatcher(&key.0, DispatcherToDispatcher::TakeHeld(change));
+        let is_given = matches!(timeout(HELD_MAX, given).await, Ok(Ok(())));
+        // It may be given at this moment.
+        let is_live = || lock(&self.changes.arrivals.held).get_mut(&key).is_some_and(|held| !held.taking.on_timeout());
+        if is_given || is_live() {
+            self.go_on(change, arrived).await;
+        } else {
+            tracing::warn!(connection = %change.connection, from = %key.0, "a connection was not given in time");
+        }
+    }
+
+    /// Drops what an earlier attempt has left, which the previous dispatcher has given up.
+    fn drop_earlier(&self, from: &NodeName, change: DispatcherChange) {
+        for ((peer, earlier), held) in lock(&self.changes.arrivals.held).iter_mut() {
+            let is_earlier = earlier.connection == change.connection && earlier.number < change.number;
+            if peer == from && is_earlier && held.taking.on_timeout() {
+                held.given = None;
+            }
+        }
+    }
+
+    async fn arrive(self: &Arc<Self>, from: &NodeName, state: &[u8]) -> Result<Arrived, (AbortReason, String)> {
+        let bad = |cause: String| (AbortReason::BadState, cause);
+        let Shipped { passed, socket } = postcard::from_bytes(state).map_err(|error| bad(error.to_string()))?;
+        let socket = State::decode(&socket).map_err(|error| bad(error.to_string()))?;
+        let flow = Flow { client: socket.remote(), server: socket.local() };
+        let expected = lock(&self.changes.arrivals.expected).get(&(from.clone(), flow.server.ip())).copied();
+        if expected.is_none_or(|until| until < Instant::now()) {
+            return Err(bad(format!("no connection of {} is expected", flow.server)));
+        }
+        let limits = self.limits();
+        let full = || (AbortReason::Full, "connections_max is reached".to_owned());
+        let (client, leg) = match &passed {
+            Passed::Connection(passed) => (passed.client, Some(self.leg_to_owner(passed).await?)),
+            Passed::Client(passed) => (passed.address, None),
+            Passed::Passthrough(_) | Passed::Relayed(_) => return Err(bad("it is of another kind".to_owned())),
+        };
+        let mut presence = Presence::enter(&self.clients, limits.connections_max).ok_or_else(full)?;
+        // A limit for one client does not end a connection that exists.
+        presence.comes_from(client.ip(), usize::MAX);
+        let socket = restore(&socket).await.map_err(|error| bad(error.to_string()))?;
+        tcp::prepare_restored(&socket, limits.user_timeout).map_err(|error| bad(error.to_string()))?;
+        Ok(Arrived { passed, socket, flow, leg, presence })
+    }
+
+    async fn leg_to_owner(&self, passed: &PassedConnection) -> Result<TcpStream, (AbortReason, String)> {
+        let owner = &passed.entry.node;
+        if self.agents.availability(owner) != Some(true) {
+            return Err((AbortReason::NoLeg, format!("the agent {owner} is not available")));
+        }
+        let leg = timeout(LEG_MAX, self.leg_to(owner, LegChoice::Any)).await;
+        let leg = leg.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        leg.map(|leg| leg.stream).map_err(|error| (AbortReason::NoLeg, format!("no leg to {owner}: {error}")))
+    }
+
+    /// Lets the connection's packets out, and serves it to its end.
+    async fn go_on(self: &Arc<Self>, change: DispatcherChange, arrived: Arrived) {
+        let Arrived { passed, socket, flow, leg, presence } = arrived;
+        let (sender, let_in) = oneshot::channel();
+        if self.let_in.send((flow, sender)).await.is_err() || let_in.await.is_err() {
+            tracing::warn!(client = %flow.client, "the gate does not let a connection in: it is lost");
+            return;
+        }
+        let stream = socket.release().and_then(|live| Ok((TcpStream::from_std(live.stream)?, live.waiting)));
+        let (stream, waiting) = match stream {
+            Ok(live) => live,
+            Err(error) => {
+                tracing::warn!(client = %flow.client, %error, "a connection is lost");
+                return;
+            }
+        };
+        self.metrics.taken.inc();
+        // If there are too many at a time, the client repeats its packets.
+        let _ = self.released.try_send(flow);
+        match passed {
+            Passed::Connection(passed) => {
+                let _presence = presence;
+                let mut driver = Box::new(RelayDriver::restore(self, *passed, (stream, leg, None)));
+                driver.go_on(change, waiting);
+                driver.run().await;
+            }
+            Passed::Client(passed) => {
+                let client =
+                    Client { stream, address: passed.address, server: passed.server, read_ahead: passed.read_ahead };
+                Visit::restore(self, presence, client).serve().await;
+            }
+            Passed::Passthrough(_) | Passed::Relayed(_) => {}
+        }
+    }
+}
+
+/// Restores the socket. That of an earlier attempt may be about to be closed.
+async fn restore(state: &State) -> Result<Restored, RestoreError> {
+    let until = Instant::now() + CLOSED_MAX;
+    loop {
+        match state.restore() {
+            Err(RestoreError::Exists) if Instant::now() < until => sleep(Duration::from_millis(5)).await,
+            restored => return restored,
+        }
+    }
+}
+
+/// Delivers the packets that were held for connections, once they are released.
+pub(crate) async fn deliver(shared: Arc<DispatcherShared>, mut released: mpsc::Receiver<Flow>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while released.recv_many(&mut batch, BATCH).await > 0 {
+        let Some(addresses) = shared.changes.addresses.get() else { return };
+        match addresses.flows().deliver(&batch).await {
+            Ok(packets) => tracing::debug!(packets, "held packets are delivered"),
+            Err(error) => tracing::warn!(%error, "cannot deliver packets of connections that have come"),
+        }
+        batch.clear();
+    }
+}
+
+/// A flow whose packets are to pass the gate, and who waits for it.
+pub(crate) type LetIn = (Flow, oneshot::Sender<()>);
+
+/// Lets flows in, those that have come meanwhile together.
+pub(crate) async fn let_in(shared: Arc<DispatcherShared>, mut wanted: mpsc::Receiver<LetIn>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while wanted.recv_many(&mut batch, BATCH).await > 0 {
+        let Some(addresses) = shared.changes.addresses.get() else { return };
+        let flows: Vec<_> = batch.iter().map(|(flow, _)| *flow).collect();
+        match addresses.flows().let_in(&flows, LET_IN).await {
+            Ok(()) => {
+                for (_, waiting) in batch.drain(..) {
+                    let _ = waiting.send(());
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot let connections in");
+                batch.clear();
+            }
+        }
+    }
+}
