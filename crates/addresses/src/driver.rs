@@ -36,7 +36,7 @@ use crate::prepare::{Cause, Prepared, StartError};
 use crate::settings::{ServiceAddress, Settings};
 
 pub use flows::{EXPECT_MAX, ExpectError, Flows, FlowsError, HOLD_MAX};
-pub use leaving::{BEFORE_LEAVING_MAX, BeforeLeaving};
+pub use leaving::{BeforeLeaving, LEAVE_MAX, LeavingStep};
 
 /// How long the addresses of a node that ends have for going to another.
 const END_MAX: Duration = Duration::from_secs(1);
@@ -121,6 +121,8 @@ pub struct AddressStatus {
     pub for_time: Duration,
     /// How long its lease still lasts.
     pub lease_left: Option<Duration>,
+    /// Whether this node prepares to leave the address.
+    pub is_preparing: bool,
 }
 
 /// A switch cannot be done.
@@ -283,6 +285,7 @@ impl Addresses {
                 service: entry.service.clone(),
                 for_time: now.saturating_sub(status.since),
                 lease_left: status.lease_end.map(|end| end.saturating_sub(now)),
+                is_preparing: entry.is_preparing(),
                 status,
             }
         };

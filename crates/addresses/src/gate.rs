@@ -321,6 +321,13 @@ impl Gate {
         self.commit(batch, "to close an address to new connections")
     }
 
+    /// Ends [`close_to_new`](Self::close_to_new).
+    pub fn open_to_new(&mut self, address: IpAddr) -> Result<(), GateError> {
+        let mut batch = Batch::new(self.last);
+        rules::put(&mut batch, AddressSet::Closing, address, None);
+        self.commit(batch, "to open an address to new connections")
+    }
+
     /// The flows, each once, if all are of service addresses of this node.
     fn own(&self, flows: &[Flow]) -> Result<BTreeSet<Flow>, GateError> {
         if flows.len() > FLOWS_MAX {

@@ -32,8 +32,8 @@ mod settings;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use driver::{
-    AddressStatus, Addresses, BEFORE_LEAVING_MAX, BeforeLeaving, Config, EXPECT_MAX, ExpectError, Flows, FlowsError,
-    HOLD_MAX, PassedAddresses, SwitchError,
+    AddressStatus, Addresses, BeforeLeaving, Config, EXPECT_MAX, ExpectError, Flows, FlowsError, HOLD_MAX, LEAVE_MAX,
+    LeavingStep, PassedAddresses, SwitchError,
 };
 pub use gate::{FLOWS_MAX, Flow, Gate, GateError};
 pub use link::InterfaceError;

@@ -282,6 +282,9 @@ Takeovers:
 
 * *owner killed*: SIGKILL for all processes of the machine that has the service address. A client tries again and again to
   connect and to get the file of 1 KiB, with 50 ms for each attempt. Each machine is a network namespace.
+* *planned switch*: the owner leaves the address by order, with idle connections and slow downloads of a large file that
+  compare each byte. Four connections at a time are in use, with a request every 5 ms. Afterwards, the clients send a
+  request on every connection. keepalived gets SIGTERM. Its `HAProxy` has idle connections in place of the downloads.
 * *keepalived + `HAProxy`* has its defaults, among them an advert each second. `HAProxy` terminates TLS.
 
 Sessions:

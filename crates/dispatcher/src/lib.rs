@@ -39,17 +39,18 @@ mod table;
 mod upgrade;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_addresses::Addresses;
+use watari_addresses::{Addresses, LeavingStep};
 use watari_mesh::{Event, Mesh};
 use watari_sys::Threads;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName};
@@ -164,16 +165,23 @@ impl Dispatcher {
         upgrade::restore(&self.shared, self.shared.next_runtime(), state, sockets)
     }
 
-    /// Sets the service addresses of this node, for [`Dispatcher::give_connections`] and for connections that other
+    /// Sets the service addresses of this node, for [`Dispatcher::leave`] and for connections that other
     /// dispatchers give. Called once at most.
     pub fn use_addresses(&self, addresses: Addresses) {
         self.shared.changes.use_addresses(addresses);
     }
 
-    /// Gives the connections at `address` to the dispatcher `to`, within 5 s, before the address goes there. Connections
-    /// that cannot go there are reset.
-    pub async fn give_connections(&self, address: IpAddr, to: &NodeName) {
-        change::giving::give_all(&self.shared, address, to).await;
+    /// How long the first step of [`Dispatcher::leave`] may take.
+    pub const LEAVING_MAX: Duration = Duration::from_secs(65);
+
+    /// Gives the connections at an address to the next dispatcher before the address goes there, resets those that are
+    /// left, or keeps them.
+    pub async fn leave(&self, step: LeavingStep) {
+        match step {
+            LeavingStep::Prepare { address, to } => change::giving::give_all(&self.shared, address, &to).await,
+            LeavingStep::Leave { address } => change::giving::leave(&self.shared, address).await,
+            LeavingStep::Cancel { address } => change::giving::stay(&self.shared, address).await,
+        }
     }
 
     /// The agents that an operator drains.

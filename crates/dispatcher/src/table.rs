@@ -183,11 +183,6 @@ impl Table {
         self.entries().keys().copied().collect()
     }
 
-    /// The number of connections.
-    pub(crate) fn len(&self) -> usize {
-        self.entries().len()
-    }
-
     pub(crate) fn contains(&self, id: ConnectionId) -> bool {
         self.entries().contains_key(&id)
     }
@@ -213,13 +208,13 @@ impl Table {
         true
     }
 
-    /// Resets the connections at `address`. Returns how many there are.
-    pub(crate) fn reset_all_at(&self, address: IpAddr) -> usize {
+    /// Sends a message to the relays of the connections at `address`. Returns how many there are.
+    pub(crate) fn message_all_at(&self, address: IpAddr, message: impl Fn() -> RelayMessage) -> usize {
         let entries = self.entries();
         let mut count = 0;
         for entry in entries.values().filter(|entry| entry.at.ip() == address) {
-            // A full inbox has messages of a flood. The connection ends with the address.
-            let _ = entry.inbox.try_send(RelayMessage::Reset);
+            // A full inbox has messages of a flood.
+            let _ = entry.inbox.try_send(message());
             count += 1;
         }
         count

@@ -360,9 +360,9 @@ impl Start<'_> {
 
 /// The connections of an address go to the next owner before the address does.
 fn before_leaving(dispatcher: Dispatcher) -> BeforeLeaving {
-    Arc::new(move |address, to| {
+    BeforeLeaving::new(Dispatcher::LEAVING_MAX, move |step| {
         let dispatcher = dispatcher.clone();
-        Box::pin(async move { dispatcher.give_connections(address, &to).await })
+        async move { dispatcher.leave(step).await }
     })
 }
 

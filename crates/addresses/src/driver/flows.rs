@@ -170,6 +170,11 @@ impl Flows {
         self.with_gate(move |gate| gate.close_to_new(address, ttl)).await
     }
 
+    /// At the owner: new connections to `address` are answered again ([`close_to_new`](Self::close_to_new)).
+    pub async fn open_to_new(&self, address: IpAddr) -> Result<(), FlowsError> {
+        self.with_gate(move |gate| gate.open_to_new(address)).await
+    }
+
     async fn with_holder<T: Send + 'static>(
         &self,
         order: impl FnOnce(&mut Holder) -> io::Result<T> + Send + 'static,

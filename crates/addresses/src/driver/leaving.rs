@@ -13,14 +13,38 @@ use watari_wire::TakeoverMessage;
 
 use super::{Entry, Shared};
 
-/// Prepares that this node, which owns the address, leaves it to the node. The owner renews its lease meanwhile.
-///
-/// The future is dropped after [`BEFORE_LEAVING_MAX`], and if the node loses its lease. When it has ended, the node
-/// leaves the address, unless the other node cannot take it over any more.
-pub type BeforeLeaving = Arc<dyn Fn(IpAddr, NodeName) -> BoxFuture<'static, ()> + Send + Sync>;
+/// What comes before this node leaves an address.
+#[derive(Clone)]
+pub struct BeforeLeaving {
+    step: Arc<dyn Fn(LeavingStep) -> BoxFuture<'static, ()> + Send + Sync>,
+    prepare_max: Duration,
+}
 
-/// How long [`BeforeLeaving`] may take.
-pub const BEFORE_LEAVING_MAX: Duration = Duration::from_secs(5);
+impl BeforeLeaving {
+    /// `step` carries out each step. [`LeavingStep::Prepare`] may take `prepare_max`.
+    pub fn new<F>(prepare_max: Duration, step: impl Fn(LeavingStep) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self { step: Arc::new(move |next| Box::pin(step(next))), prepare_max }
+    }
+}
+
+/// What this node does about an address that it owns. [`Prepare`](Self::Prepare) comes first, then one of the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeavingStep {
+    /// It prepares to leave the address to the node, and renews its lease meanwhile. The future is dropped after
+    /// the time that [`BeforeLeaving::new`] got, and if the node loses its lease.
+    Prepare { address: IpAddr, to: NodeName },
+    /// It is about to leave the address. The future is dropped after [`LEAVE_MAX`].
+    Leave { address: IpAddr },
+    /// It does not leave the address after all, because the other node cannot take it over any more. Or it has lost its
+    /// lease. The future is dropped after [`LEAVE_MAX`].
+    Cancel { address: IpAddr },
+}
+
+/// How long the steps after it may take.
+pub const LEAVE_MAX: Duration = Duration::from_millis(100);
 
 /// What an owner does with an event.
 enum Handled {
@@ -42,7 +66,7 @@ impl Drop for PreparationGuard<'_> {
 }
 
 impl Entry {
-    fn is_preparing(&self) -> bool {
+    pub(super) fn is_preparing(&self) -> bool {
         self.is_preparing.load(Ordering::SeqCst)
     }
 }
@@ -55,9 +79,10 @@ impl Shared {
         let (shared, from, message) = (self.clone(), from.clone(), message.clone());
         self.spawn(async move {
             shared.prepare(number, &to).await;
+            shared.conclude(number, |machine, now| shared.can_leave(machine, &to, now)).await;
             let event = Event::Message { from: &from, message: &message };
             shared.with_machine(number, |machine, now, actions| {
-                if can_leave(machine, &to, now) {
+                if shared.can_leave(machine, &to, now) {
                     machine.handle(event, now, actions);
                 }
             });
@@ -75,6 +100,9 @@ impl Shared {
                 return Err(SwitchRefused::Changing);
             }
             let successor = machine.successor_by_order(node, now);
+            if let Some(to) = successor.as_ref().filter(|to| !self.mesh.is_up(to)) {
+                return Err(SwitchRefused::UnknownCandidate(to.clone()));
+            }
             match successor.filter(|_| self.begin_preparation(number)) {
                 Some(to) => Ok(Some(to)),
                 None => machine.order_switch(node, now, actions).map(|()| None),
@@ -85,8 +113,9 @@ impl Shared {
         let shared = self.clone();
         self.spawn(async move {
             shared.prepare(number, &to).await;
+            shared.conclude(number, |machine, now| shared.can_leave(machine, &to, now)).await;
             shared.with_machine(number, |machine, now, actions| {
-                if can_leave(machine, &to, now) {
+                if shared.can_leave(machine, &to, now) {
                     let _ = machine.order_switch(Some(&to), now, actions);
                 }
             });
@@ -106,6 +135,8 @@ impl Shared {
                 Handled::Done => return,
                 Handled::Preparing(to) => {
                     self.prepare(number, &to).await;
+                    // It leaves the address in any case.
+                    self.conclude(number, |_, _| true).await;
                     return self.step(number, Event::End);
                 }
                 Handled::Changing => changed.await,
@@ -146,12 +177,34 @@ impl Shared {
         tokio::select! {
             biased;
             () = self.loses(number) => tracing::warn!(%address, "the preparation to leave the address ends with its lease"),
-            done = timeout(BEFORE_LEAVING_MAX, before_leaving(address, to.clone())) => {
+            done = timeout(before_leaving.prepare_max, (before_leaving.step)(LeavingStep::Prepare { address, to: to.clone() })) => {
                 if done.is_err() {
-                    tracing::warn!(%address, "the preparation to leave the address is not done within 5 s");
+                    tracing::warn!(%address, "the preparation to leave the address takes too long");
                 }
             }
         }
+    }
+
+    /// Carries out the step after the preparation.
+    async fn conclude(&self, number: usize, leaves: impl Fn(&Candidate, Time) -> bool) {
+        let Some(before_leaving) = &self.before_leaving else { return };
+        let entry = &self.candidates[number];
+        let address = entry.service.address.addr();
+        let leaves = leaves(&entry.machine(), crate::clock::now());
+        let step = if leaves { LeavingStep::Leave { address } } else { LeavingStep::Cancel { address } };
+        let _ = timeout(LEAVE_MAX, (before_leaving.step)(step)).await;
+    }
+
+    /// Whether the node still owns the address, and the other one can take it over. Adverts of a node count for a while
+    /// after it has died, and its link ends sooner.
+    fn can_leave(&self, machine: &Candidate, to: &NodeName, now: Time) -> bool {
+        let is_owner = machine.status(now).lease_end.is_some();
+        let is_able = machine.is_able(to, now) && self.mesh.is_up(to);
+        if is_owner && !is_able {
+            let address = machine.settings().address;
+            tracing::warn!(%address, %to, "does not leave the address: the other node cannot take it over any more");
+        }
+        is_owner && is_able
     }
 
     /// Returns when this node does not own the address any more.
@@ -164,14 +217,4 @@ impl Shared {
             changed.await;
         }
     }
-}
-
-/// Whether the node still owns the address, and the other one can take it over.
-fn can_leave(machine: &Candidate, to: &NodeName, now: Time) -> bool {
-    let (is_owner, is_able) = (machine.status(now).lease_end.is_some(), machine.is_able(to, now));
-    if is_owner && !is_able {
-        let address = machine.settings().address;
-        tracing::warn!(%address, %to, "does not leave the address: the other node cannot take it over any more");
-    }
-    is_owner && is_able
 }

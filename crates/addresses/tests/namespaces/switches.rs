@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use watari_addresses::{
-    Addresses, BEFORE_LEAVING_MAX, BeforeLeaving, EXPECT_MAX, ExpectError, Flow, Flows, FlowsError, Gate, SwitchError,
+    Addresses, BeforeLeaving, EXPECT_MAX, ExpectError, Flow, Flows, FlowsError, Gate, LeavingStep, SwitchError,
 };
 use watari_takeover::{OwnershipRole, SwitchRefused};
 use watari_tcp_repair::{Frozen, State};
@@ -22,10 +22,13 @@ use watari_values::NodeName;
 use crate::bridge::{Bridge, CLIENT, Connection, counter, enter};
 use crate::capture::Capture;
 use crate::lab::{ip, until};
-use crate::nodes::{Cluster, LEASE, Node, addresses, name};
+use crate::nodes::{Cluster, Node, addresses, name};
 
 const TTL: Duration = Duration::from_mins(1);
 const ATTEMPTS: usize = 10;
+
+/// How long a preparation may take.
+const PREPARE_MAX: Duration = Duration::from_secs(5);
 
 /// A preparation that ends when the test permits it.
 #[derive(Clone)]
@@ -34,6 +37,8 @@ struct Gatekeeper {
     permits: Arc<Semaphore>,
     /// Preparations that have ended, or were dropped.
     ended: Arc<AtomicUsize>,
+    /// The steps after them.
+    concluded: Arc<Mutex<Vec<LeavingStep>>>,
 }
 
 struct EndGuard(Arc<AtomicUsize>);
@@ -46,18 +51,26 @@ impl Drop for EndGuard {
 
 impl Gatekeeper {
     fn new() -> Self {
-        Self { begun: Arc::default(), permits: Arc::new(Semaphore::new(0)), ended: Arc::default() }
+        Self {
+            begun: Arc::default(),
+            permits: Arc::new(Semaphore::new(0)),
+            ended: Arc::default(),
+            concluded: Arc::default(),
+        }
     }
 
     fn hook(&self) -> BeforeLeaving {
         let keeper = self.clone();
-        Arc::new(move |address, to| {
+        BeforeLeaving::new(PREPARE_MAX, move |step| {
             let keeper = keeper.clone();
-            Box::pin(async move {
+            async move {
+                let LeavingStep::Prepare { address, to } = step else {
+                    return keeper.concluded.lock().unwrap().push(step);
+                };
                 let _guard = EndGuard(keeper.ended.clone());
                 keeper.begun.lock().unwrap().push((address, to));
                 keeper.permits.acquire().await.unwrap().forget();
-            })
+            }
         })
     }
 
@@ -128,6 +141,7 @@ fn an_owner_prepares_before_it_leaves() {
     assert!(!ending.is_finished());
     keeper.permits.add_permits(1);
     d1.runtime.block_on(ending).unwrap();
+    assert!(keeper.concluded.lock().unwrap().contains(&LeavingStep::Leave { address: v4 }));
     until("d2 owns the address", || d2.role(v4) == OwnershipRole::Active);
     assert!(!cluster.bridge.d1.has(v4));
 }
@@ -159,7 +173,7 @@ fn a_preparation_has_a_time_limit() {
     let addresses = cluster.d1.addresses.clone();
     cluster.d1.run(async move { addresses.order_switch(None, None).await }).unwrap();
     cluster.until_owner("d2");
-    assert!(began.elapsed() >= BEFORE_LEAVING_MAX, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= PREPARE_MAX, "{:?}", began.elapsed());
     keeper.until_ended(2);
 }
 
@@ -174,12 +188,11 @@ fn an_owner_stays_if_the_other_node_is_gone() {
     order(&cluster.d1, None, "d2").unwrap();
     keeper.until_begun(2);
     cluster.d2.kill();
-    // Its adverts count for twice the lease.
-    let renewed = || cluster.d1.statuses()[0].status.lease_end.unwrap();
-    let first = renewed();
-    until("d1 has forgotten d2", || renewed() > first + 3 * LEASE);
     keeper.permits.add_permits(2);
     keeper.until_ended(2);
+    until("the steps after the preparations", || keeper.concluded.lock().unwrap().len() == 2);
+    let cancel = |address| LeavingStep::Cancel { address };
+    assert!(addresses().map(cancel).iter().all(|step| keeper.concluded.lock().unwrap().contains(step)));
     until("orders are possible again", || {
         refused(order(&cluster.d1, None, "d2")) == SwitchRefused::UnknownCandidate(name("d2"))
     });
@@ -310,12 +323,14 @@ fn connections_move_before_their_address() {
     }
     let mover = Arc::new(Mover::default());
     let moving = mover.clone();
-    let cluster = Cluster::start(Some(Arc::new(move |address, to| {
+    let cluster = Cluster::start(Some(BeforeLeaving::new(PREPARE_MAX, move |step| {
         let mover = moving.clone();
-        Box::pin(async move {
-            assert_eq!(to, name("d2"));
-            mover.leave(address).await;
-        })
+        async move {
+            if let LeavingStep::Prepare { address, to } = step {
+                assert_eq!(to, name("d2"));
+                mover.leave(address).await;
+            }
+        }
     })));
     let Cluster { bridge, d1, d2, .. } = &cluster;
     let (at_d2, namespace) = (d2.runtime.handle().clone(), bridge.d2.namespace());

@@ -24,22 +24,30 @@ use crate::upgrade::Passed;
 
 /// How long the next dispatcher has to say that it is ready.
 const READY_MAX: Duration = Duration::from_secs(1);
-/// How long all connections have. The address leaves this node afterwards.
-const ALL_MAX: Duration = Duration::from_secs(4);
+/// How long all connections have, and how long none may have changed. The address leaves this node afterwards.
+const ALL_MAX: Duration = Duration::from_mins(1);
+const STANDSTILL_MAX: Duration = Duration::from_secs(3);
+/// How often the next dispatcher hears that more connections will come.
+const ANNOUNCE: Duration = Duration::from_secs(2);
 /// How long new clients have been turned away when the rest is given up.
 const REST_MAX: Duration = Duration::from_millis(300);
 /// How long one attempt has: until the agent has detached its leg, and again until the next dispatcher holds it.
 const ATTEMPT_MAX: Duration = Duration::from_secs(1);
 /// How often a message is repeated that was not answered.
 const REPEAT: Duration = Duration::from_millis(200);
+/// How often the table is looked at for connections that end.
+const POLL: Duration = Duration::from_millis(2);
+/// Attempts for one connection in one switch.
+const ATTEMPTS: u32 = 3;
 /// Connections that are asked at a time. Those that stand still are among them.
-const ASKED_MAX: usize = 64;
-/// Connections that stand still together. The kernel gets their flows in one order.
-const BATCH: usize = 32;
+const ASKED_MAX: usize = 32;
+/// Connections that are asked together. The kernels get their flows in one order.
+const BATCH: usize = 16;
 /// How often the table is looked at, and how long a full link has.
 const TICK: Duration = Duration::from_millis(20);
-/// How long packets of a connection are forwarded that has gone. By then routers and clients know the new owner.
-const FORWARDED: Duration = Duration::from_mins(1);
+/// How long packets of a connection are forwarded that has gone: longer than it is let in at the next dispatcher. By
+/// then routers and clients know the new owner.
+const FORWARDED: Duration = Duration::from_secs(150);
 
 /// A relay is asked to change its dispatcher. It answers once, or ends.
 #[derive(Debug, Clone)]
@@ -76,40 +84,48 @@ pub(crate) struct Standing {
     pub(crate) taken: oneshot::Sender<()>,
 }
 
-/// How many connections changed their dispatcher, and how many ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) given: usize,
-    pub(crate) reset: usize,
+/// Gives all connections at `address` to `to`, as far as possible. The caller owns the address meanwhile. Afterwards, it
+/// calls [`leave`] or [`stay`].
+pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) {
+    let Some(addresses) = shared.changes.addresses.get() else { return };
+    let Some(mac) = ready(shared, address, to).await else {
+        tracing::warn!(%address, %to, "the next dispatcher does not take connections");
+        return;
+    };
+    let mut run = Run::new(shared, addresses, address, to, mac);
+    run.give(Instant::now() + ALL_MAX).await;
+    let left = shared.table.ids_at(address).len();
+    tracing::info!(%address, %to, given = run.given, left, "connections have changed their dispatcher");
 }
 
-/// Gives all connections at `address` to `to`, as far as possible, and resets the others. The caller owns the address
-/// meanwhile.
-pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) -> Outcome {
-    let mut outcome = Outcome::default();
-    let Some(addresses) = shared.changes.addresses.get() else { return outcome };
-    if let Some(mac) = ready(shared, address, to).await {
-        let mut run = Run::new(shared, addresses, address, to, mac);
-        run.give(Instant::now() + ALL_MAX).await;
-        outcome.given = run.given;
-    } else {
-        tracing::warn!(%address, %to, "the next dispatcher does not take connections: they end");
+/// The address leaves this node. Resets the connections that are left, while the gate lets that out.
+pub(crate) async fn leave(shared: &DispatcherShared, address: IpAddr) {
+    let count = shared.table.message_all_at(address, || RelayMessage::Reset);
+    if count > 0 {
+        tracing::info!(%address, count, "connections reset: their address leaves this node");
+        shared.metrics.not_given.inc_by(count as u64);
     }
-    outcome.reset = shared.table.reset_all_at(address);
-    shared.metrics.not_given.inc_by(outcome.reset as u64);
-    tracing::info!(%address, %to, given = outcome.given, reset = outcome.reset, "connections have changed their dispatcher");
-    outcome
+    while !shared.table.ids_at(address).is_empty() {
+        sleep(POLL).await;
+    }
+}
+
+/// The address stays, or is lost. Connections that are about to change their dispatcher do not.
+pub(crate) async fn stay(shared: &DispatcherShared, address: IpAddr) {
+    shared.table.message_all_at(address, || RelayMessage::Stay);
+    let Some(addresses) = shared.changes.addresses.get() else { return };
+    if let Err(error) = addresses.flows().open_to_new(address).await {
+        tracing::warn!(%address, %error, "new clients are turned away for a minute");
+    }
 }
 
 /// Waits until the next dispatcher is ready. Returns the hardware address to which packets are forwarded.
 async fn ready(shared: &DispatcherShared, address: IpAddr, to: &NodeName) -> Option<[u8; 6]> {
     let (sender, mut answer) = oneshot::channel();
     lock(&shared.changes.ready).insert((to.clone(), address), sender);
-    let connections = u32::try_from(shared.table.len()).unwrap_or(u32::MAX);
     let asks = async {
         loop {
-            let wanted = TakeWanted { address, connections };
-            shared.send_to_dispatcher(to, DispatcherToDispatcher::TakeWanted(wanted));
+            announce(shared, address, to);
             if let Ok(answered) = timeout(REPEAT, &mut answer).await {
                 return answered.ok();
             }
@@ -118,6 +134,12 @@ async fn ready(shared: &DispatcherShared, address: IpAddr, to: &NodeName) -> Opt
     let ready = timeout(READY_MAX, asks).await.ok().flatten();
     lock(&shared.changes.ready).remove(&(to.clone(), address));
     ready
+}
+
+/// Announces connections of `address`.
+fn announce(shared: &DispatcherShared, address: IpAddr, to: &NodeName) {
+    let connections = u32::try_from(shared.table.ids_at(address).len()).unwrap_or(u32::MAX);
+    shared.send_to_dispatcher(to, DispatcherToDispatcher::TakeWanted(TakeWanted { address, connections }));
 }
 
 impl DispatcherShared {
@@ -158,6 +180,13 @@ struct Run<'a> {
     offered: HashMap<DispatcherChange, Held>,
     /// Connections that the next dispatcher has. It may not know yet: since when, and when it was informed last.
     unconfirmed: HashMap<DispatcherChange, (Instant, Instant)>,
+    /// Attempts that have failed, by connection.
+    failed: HashMap<ConnectionId, u32>,
+    /// Whether the next dispatcher cannot be reached any more.
+    is_lost: bool,
+    /// When a connection was given last, and when the next dispatcher was announced more.
+    progress: Instant,
+    announced: Instant,
     given: usize,
 }
 
@@ -193,6 +222,10 @@ impl<'a> Run<'a> {
             asked: HashMap::new(),
             offered: HashMap::new(),
             unconfirmed: HashMap::new(),
+            failed: HashMap::new(),
+            is_lost: false,
+            progress: Instant::now(),
+            announced: Instant::now(),
             given: 0,
         }
     }
@@ -202,8 +235,9 @@ impl<'a> Run<'a> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut closed: Option<Instant> = None;
-        self.left = self.shared.table.ids_at(self.address).into();
-        loop {
+        self.progress = Instant::now();
+        self.left = self.at_address();
+        while !self.is_lost {
             self.ask();
             tokio::select! {
                 Some((id, reply)) = self.replies.recv() => self.on_replies(id, reply).await,
@@ -211,13 +245,13 @@ impl<'a> Run<'a> {
                 _ = ticks.tick() => self.on_tick().await,
             }
             if !self.left.is_empty() || !self.offered.is_empty() || !self.asked.is_empty() {
-                if Instant::now() >= deadline {
+                if self.is_over(deadline) {
                     break;
                 }
                 continue;
             }
             // A round is over. Those that begin or end at the moment are asked again.
-            self.left = self.shared.table.ids_at(self.address).into();
+            self.left = self.at_address();
             match closed {
                 None => {
                     let flows = self.addresses.flows();
@@ -229,7 +263,7 @@ impl<'a> Run<'a> {
                 Some(at) if self.unconfirmed.is_empty() && (self.left.is_empty() || at.elapsed() > REST_MAX) => break,
                 Some(_) => {}
             }
-            if Instant::now() >= deadline {
+            if self.is_over(deadline) {
                 break;
             }
             if !self.left.is_empty() {
@@ -245,17 +279,27 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn is_over(&self, deadline: Instant) -> bool {
+        Instant::now() >= deadline || self.progress.elapsed() > STANDSTILL_MAX
+    }
+
+    /// The connections that may be asked.
+    fn at_address(&self) -> VecDeque<ConnectionId> {
+        let all = self.shared.table.ids_at(self.address).into_iter();
+        all.filter(|id| self.failed.get(id).is_none_or(|failed| *failed < ATTEMPTS)).collect()
+    }
+
+    fn note_failure(&mut self, id: ConnectionId) {
+        *self.failed.entry(id).or_default() += 1;
+    }
+
     /// Asks further connections.
     fn ask(&mut self) {
-        let mut asked = Vec::new();
-        while self.asked.len() + self.offered.len() + asked.len() < ASKED_MAX
-            && let Some(id) = self.left.pop_front()
-        {
-            asked.push(id);
-        }
-        if asked.is_empty() {
+        let room = ASKED_MAX.saturating_sub(self.asked.len() + self.offered.len());
+        if self.left.is_empty() || room < BATCH {
             return;
         }
+        let asked: Vec<_> = self.left.drain(..BATCH.min(self.left.len())).collect();
         // First, so that the next dispatcher holds their packets by the time at which they are sent there.
         let flows = asked.iter().filter_map(|id| self.shared.table.ends(*id)).collect();
         self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::TakeComing(TakeComing { flows }));
@@ -292,8 +336,10 @@ impl<'a> Run<'a> {
         let mut back = Vec::new();
         for standing in batch {
             let flow = standing.flow;
+            let id = standing.change.connection;
             if let Err(reason) = self.ship(standing).await {
-                tracing::info!(client = %flow.client, reason, "a connection keeps its dispatcher");
+                tracing::info!(connection = %id, client = %flow.client, reason, "a connection keeps its dispatcher");
+                self.note_failure(id);
                 back.push(flow);
             }
         }
@@ -320,6 +366,7 @@ impl<'a> Run<'a> {
                 let held = self.forget(change);
                 // Thaws the socket before the relay goes on.
                 drop(held.map(|held| (held.frozen, held.taken)));
+                self.is_lost |= matches!(error, SendError::NoLink);
                 return Err(error.to_string());
             }
         }
@@ -371,6 +418,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         self.unconfirmed.insert(change, (now, now));
         self.given += 1;
+        self.progress = Instant::now();
         self.shared.metrics.given.inc();
     }
 
@@ -381,7 +429,8 @@ impl<'a> Run<'a> {
             return;
         }
         let Some(Held { frozen, flow, taken, .. }) = self.forget(change) else { return };
-        tracing::info!(client = %flow.client, reason, "a connection keeps its dispatcher");
+        tracing::info!(connection = %change.connection, client = %flow.client, reason, "a connection keeps its dispatcher");
+        self.note_failure(change.connection);
         if let Err(error) = frozen.thaw() {
             tracing::warn!(%error, "cannot thaw a connection");
         }
@@ -417,6 +466,11 @@ impl<'a> Run<'a> {
         let late: Vec<_> = late.map(|(change, _)| *change).collect();
         for change in late {
             self.fail(change, "no answer").await;
+        }
+        self.is_lost |= !self.shared.mesh.is_up(&self.order.to);
+        if now.duration_since(self.announced) > ANNOUNCE {
+            self.announced = now;
+            announce(self.shared, self.address, &self.order.to);
         }
         let (shared, to) = (self.shared, &self.order.to);
         self.unconfirmed.retain(|change, (since, last)| {

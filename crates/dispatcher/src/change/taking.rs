@@ -33,8 +33,8 @@ const INCOMPLETE_LEN_MAX: usize = 256 << 20;
 const CLOSED_MAX: Duration = Duration::from_millis(100);
 /// How long a leg to the connection's agent may take.
 const LEG_MAX: Duration = Duration::from_millis(500);
-/// How long packets of a connection pass the gate before this node owns the address.
-const LET_IN: Duration = Duration::from_mins(1);
+/// How long packets of a connection pass the gate before this node owns the address: longer than a switch takes.
+const LET_IN: Duration = Duration::from_mins(2);
 /// Connections whose packets pass the gate by one order.
 const BATCH: usize = 64;
 

@@ -16,6 +16,9 @@ pub(crate) struct AddressEntry {
     pub(crate) owner: Option<String>,
     /// How long the node has had its role.
     pub(crate) since_s: u64,
+    /// Whether the node prepares to leave the address: connections go to the next dispatcher.
+    #[serde(default)]
+    pub(crate) preparing: bool,
     /// How long the lease of the node still lasts, in milliseconds. `None`: it has none.
     pub(crate) lease_ms: Option<u64>,
     pub(crate) priority: u8,
@@ -26,7 +29,7 @@ pub(crate) struct AddressEntry {
 }
 
 impl From<AddressStatus> for AddressEntry {
-    fn from(AddressStatus { service, status, for_time, lease_left }: AddressStatus) -> Self {
+    fn from(AddressStatus { service, status, for_time, lease_left, is_preparing }: AddressStatus) -> Self {
         let Status { role, reason, owner, ready, other_terms, .. } = status;
         let why = match other_terms {
             Some(node) => format!("{node} has other voters or another lease: make them the same"),
@@ -37,6 +40,7 @@ impl From<AddressStatus> for AddressEntry {
             interface: service.interface,
             role: role.as_str().to_owned(),
             owner: owner.map(|owner| owner.to_string()),
+            preparing: is_preparing,
             since_s: for_time.as_secs(),
             lease_ms: lease_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             priority: service.priority,

@@ -242,9 +242,13 @@ impl Lab {
 
     /// Runs `watari ctl`.
     pub(crate) fn ctl(&self, name: &str, arguments: &[&str]) -> Output {
+        self.ctl_command(name, arguments).output().unwrap()
+    }
+
+    pub(crate) fn ctl_command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(WATARI);
         command.args(["ctl", "--admin", &format!("{name}.sock")]).args(arguments).current_dir(self.dir());
-        command.output().unwrap()
+        command
     }
 
     /// What a node shows of an address. `None`: it does not answer.
