@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use watari_addresses::Addresses;
-use watari_values::{AbortReason, DispatcherChange, NodeName};
+use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
 
 use crate::upgrade::Passed;
 use taking::Arrivals;
 
-/// How long D1 does not answer messages about connections that it does not know, after it has given one away: its agent
-/// may not know the next dispatcher yet. Longer than a fence lasts at an agent.
+/// How long D1 does not answer messages about a connection that it has given away: its agent may not know the next
+/// dispatcher yet. Longer than a fence lasts at an agent.
 const SILENT: Duration = Duration::from_secs(30);
 
 /// The state of a connection on its way: the content of `StatePart`s.
@@ -44,8 +44,8 @@ pub(crate) struct Changes {
     /// Where the answers about shipped connections go.
     offered: Mutex<HashMap<DispatcherChange, Offered>>,
     arrivals: Arrivals,
-    /// When the last connection was given away.
-    last_given: Mutex<Option<Instant>>,
+    /// Connections that were given away, and when.
+    given: Mutex<HashMap<ConnectionId, Instant>>,
 }
 
 /// Passes the hardware address on to which packets are forwarded.
@@ -70,9 +70,18 @@ impl Changes {
         assert!(self.addresses.set(addresses).is_ok(), "a node has one set of addresses");
     }
 
-    /// Whether a connection that this process does not know may have gone to another dispatcher just now.
-    pub(crate) fn have_given_recently(&self) -> bool {
-        lock(&self.last_given).is_some_and(|given| given.elapsed() < SILENT)
+    /// Whether the connection went to another dispatcher just now.
+    pub(crate) fn has_gone(&self, id: ConnectionId) -> bool {
+        lock(&self.given).get(&id).is_some_and(|given| given.elapsed() < SILENT)
+    }
+
+    fn note_given(&self, id: ConnectionId) {
+        let mut given = lock(&self.given);
+        given.insert(id, Instant::now());
+        // Not at each: that would read all of them each time.
+        if given.len() > 2 * given.capacity() / 3 {
+            given.retain(|_, given| given.elapsed() < SILENT);
+        }
     }
 
     fn answer(&self, from: &NodeName, change: DispatcherChange, answer: Answer) {

@@ -69,9 +69,14 @@ pub(crate) struct WaitingBytes {
 }
 
 impl WaitingBytes {
+    /// The number of the stream's bytes.
+    pub(crate) fn stream_len(&self) -> usize {
+        self.bytes.len().saturating_sub(self.head_len)
+    }
+
     /// The bytes of the stream, if there is no head.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
-        self.bytes.split_off(self.head_len)
+        self.bytes.split_off(self.head_len.min(self.bytes.len()))
     }
 }
 

@@ -176,12 +176,15 @@ impl Dispatcher {
 
     /// Gives the connections at an address to the next dispatcher before the address goes there, resets those that are
     /// left, or keeps them.
-    pub async fn leave(&self, step: LeavingStep) {
+    ///
+    /// Returns whether the address may go to the next dispatcher.
+    pub async fn leave(&self, step: LeavingStep) -> bool {
         match step {
-            LeavingStep::Prepare { address, to } => change::giving::give_all(&self.shared, address, &to).await,
+            LeavingStep::Prepare { address, to } => return change::giving::give_all(&self.shared, address, &to).await,
             LeavingStep::Leave { address } => change::giving::leave(&self.shared, address).await,
             LeavingStep::Cancel { address } => change::giving::stay(&self.shared, address).await,
         }
+        true
     }
 
     /// The agents that an operator drains.

@@ -1,4 +1,4 @@
-//! Handles the messages of agents.
+//! Handles the messages of agents and of other dispatchers.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl DispatcherShared {
         match message {
             DispatcherToDispatcher::TakeWanted(wanted) => self.on_take_wanted(from, wanted),
             DispatcherToDispatcher::TakeReady(ready) => self.on_take_ready(from, ready),
-            DispatcherToDispatcher::TakeComing(coming) => self.on_take_coming(coming),
+            DispatcherToDispatcher::TakeComing(coming) => self.on_take_coming(from, coming),
             DispatcherToDispatcher::StatePart(part) => self.on_state_part(from, part),
             DispatcherToDispatcher::TakeHeld(change) => self.on_take_held(from, *change),
             DispatcherToDispatcher::TakeRefused(refused) => self.on_take_refused(from, refused.change, refused.reason),
@@ -93,7 +93,7 @@ impl DispatcherShared {
     /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision. During an upgrade, the
     /// connection may have passed to the successor of this process, which will be asked again.
     fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &AgentToDispatcher) {
-        if self.successor.borrow().is_some() || self.changes.have_given_recently() {
+        if self.successor.borrow().is_some() || self.changes.has_gone(connection) {
             return;
         }
         if matches!(message, AgentToDispatcher::Propose(_) | AgentToDispatcher::Held(_)) {

@@ -86,8 +86,8 @@ impl RelayDriver {
         let Found { leg, place, reserved, stopwatch } = found;
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
-        let at = address_of(&client.stream, client.server);
-        let registered = shared.table.insert(client.address, at, place, reserved);
+        let ends = ends(&client.stream, client.address, client.server);
+        let registered = shared.table.insert(client.address, ends, place, reserved);
         let start =
             Start { id: registered.id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
         let up = Direction::holding(client.read_ahead);
@@ -116,8 +116,8 @@ impl RelayDriver {
         let stopwatch = Stopwatch::stopped(&place);
         let reserved = passed.entry.reserved.as_ref().map(|agent| shared.agents.place_at(agent));
         let places = (place, reserved);
-        let at = address_of(&client, passed.server);
-        let registered = shared.table.restore(relay.id(), (passed.client, at), passed.entry, places);
+        let ends = ends(&client, passed.client, passed.server);
+        let registered = shared.table.restore(relay.id(), (passed.client, ends), passed.entry, places);
         let client = (client, passed.client, passed.server);
         let mut driver = Self::driving(shared, relay, registered, client, stopwatch);
         (driver.up, driver.down) = (Direction::restore(passed.up), Direction::restore(passed.down));
@@ -279,7 +279,8 @@ impl RelayDriver {
             let (address, server) = (self.client_address, self.server_address);
             Passed::Client(PassedClient { address, server, read_ahead })
         } else {
-            Passed::Connection(Box::new(self.passed()?))
+            // The leg stays here.
+            Passed::Connection(Box::new(PassedConnection { has_leg: false, ..self.passed()? }))
         };
         let flow = Flow { client: plain(self.client.peer_addr().ok()?), server: plain(self.client.local_addr().ok()?) };
         let client = self.client.as_fd().try_clone_to_owned().ok()?;
@@ -375,7 +376,7 @@ impl RelayDriver {
         self.stopwatch = stopwatch;
         let again = self.shared.table.begin_again(
             first,
-            (self.client_address, address_of(&self.client, self.server_address)),
+            (self.client_address, ends(&self.client, self.client_address, self.server_address)),
             place,
             reserved,
         );
@@ -569,10 +570,11 @@ impl Drop for RelayDriver {
     }
 }
 
-/// The address and port of this node's end of the client's connection. Behind a relay, it is not the one that the client
-/// connected to.
-fn address_of(client: &TcpStream, server: SocketAddr) -> SocketAddr {
-    plain(client.local_addr().unwrap_or(server))
+/// Both ends of a client's connection. Behind a relay, they are not those that the client knows.
+fn ends(stream: &TcpStream, client: SocketAddr, server: SocketAddr) -> (SocketAddr, SocketAddr) {
+    let own = stream.local_addr().unwrap_or(server);
+    let other = if own == server { client } else { stream.peer_addr().unwrap_or(client) };
+    (plain(other), plain(own))
 }
 
 /// IPv4 on an IPv6 socket becomes IPv4.

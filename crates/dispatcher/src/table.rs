@@ -59,8 +59,8 @@ const STAY_MIN: Duration = Duration::from_mins(1);
 const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
-    /// The address and port of this node's end of the client's connection.
-    at: SocketAddr,
+    /// Both ends of the client's connection: the other end, which may be a relay's, and this node's.
+    ends: (SocketAddr, SocketAddr),
     inbox: mpsc::Sender<RelayMessage>,
     status: ConnectionStatus,
     /// The slot at the agent that owns the connection.
@@ -122,12 +122,12 @@ impl Table {
         })
     }
 
-    /// Adds a connection of `client`, `at` an address of this node, with a `place` at its first agent, and possibly one
+    /// Adds a connection of `client`, with these `ends`, a `place` at its first agent, and possibly one
     /// `reserved` at its next.
     pub(crate) fn insert(
         &self,
         client: SocketAddr,
-        at: SocketAddr,
+        ends: (SocketAddr, SocketAddr),
         place: Place,
         reserved: Option<Place>,
     ) -> Registered {
@@ -143,28 +143,34 @@ impl Table {
             moves: 0,
             stays: None,
         };
-        self.add(status, at, place, reserved)
+        self.add(status, ends, place, reserved)
     }
 
     /// Adds a connection of this process's predecessor, with its `places`: at its owner, and at its next agent.
     pub(crate) fn restore(
         &self,
         id: ConnectionId,
-        (client, at): (SocketAddr, SocketAddr),
+        (client, ends): (SocketAddr, (SocketAddr, SocketAddr)),
         passed: PassedEntry,
         (place, reserved): (Place, Option<Place>),
     ) -> Registered {
         let PassedEntry { tls, handshake_node, node, moves, stays, reserved: _ } = passed;
-        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, at, place, reserved)
+        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, ends, place, reserved)
     }
 
-    fn add(&self, status: ConnectionStatus, at: SocketAddr, place: Place, reserved: Option<Place>) -> Registered {
+    fn add(
+        &self,
+        status: ConnectionStatus,
+        ends: (SocketAddr, SocketAddr),
+        place: Place,
+        reserved: Option<Place>,
+    ) -> Registered {
         let id = status.id;
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
         let relayed = Arc::<AtomicU64>::default();
         let counted = relayed.clone();
         let (asked, moved, measured, recently) = (None, None, 0, 0);
-        let entry = Entry { at, inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
+        let entry = Entry { ends, inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
         self.entries().insert(id, entry);
         Registered { id, inputs, relayed }
     }
@@ -190,13 +196,13 @@ impl Table {
     /// The ids of the connections at `address`.
     pub(crate) fn ids_at(&self, address: IpAddr) -> Vec<ConnectionId> {
         let entries = self.entries();
-        entries.iter().filter(|(_, entry)| entry.at.ip() == address).map(|(id, _)| *id).collect()
+        entries.iter().filter(|(_, entry)| entry.ends.1.ip() == address).map(|(id, _)| *id).collect()
     }
 
-    /// The addresses and ports of the client and of this node. Behind a relay, the client is not the other end.
+    /// Both ends of the client's connection.
     pub(crate) fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
         let entries = self.entries();
-        entries.get(&id).map(|entry| (entry.status.client, entry.at))
+        entries.get(&id).map(|entry| entry.ends)
     }
 
     /// Sends a message to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
@@ -212,7 +218,7 @@ impl Table {
     pub(crate) fn message_all_at(&self, address: IpAddr, message: impl Fn() -> RelayMessage) -> usize {
         let entries = self.entries();
         let mut count = 0;
-        for entry in entries.values().filter(|entry| entry.at.ip() == address) {
+        for entry in entries.values().filter(|entry| entry.ends.1.ip() == address) {
             // A full inbox has messages of a flood.
             let _ = entry.inbox.try_send(message());
             count += 1;
@@ -286,12 +292,12 @@ impl Table {
     pub(crate) fn begin_again(
         &self,
         id: ConnectionId,
-        (client, at): (SocketAddr, SocketAddr),
+        (client, ends): (SocketAddr, (SocketAddr, SocketAddr)),
         place: Place,
         reserved: Option<Place>,
     ) -> Registered {
         self.remove(id);
-        self.insert(client, at, place, reserved)
+        self.insert(client, ends, place, reserved)
     }
 
     /// Records that the connection has moved to `to`.
@@ -456,8 +462,10 @@ mod tests {
     use super::*;
     use crate::scheduler::Scheduler;
 
-    /// The address of the dispatcher.
-    const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
+    const ENDS: (SocketAddr, SocketAddr) = {
+        let end = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
+        (end, end)
+    };
 
     /// The second attempt may be at the same agent, with the same tenure.
     #[test]
@@ -465,8 +473,8 @@ mod tests {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
         let Registered { id: first, inputs: mut of_first, .. } =
-            table.insert(client, AT, scheduler.place(&agent), None);
-        let again = table.begin_again(first, (client, AT), scheduler.place(&agent), None);
+            table.insert(client, ENDS, scheduler.place(&agent), None);
+        let again = table.begin_again(first, (client, ENDS), scheduler.place(&agent), None);
         let Registered { id: second, inputs: mut of_second, .. } = again;
         assert_ne!(first, second);
         let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
@@ -487,7 +495,7 @@ mod tests {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let client = SocketAddr::from(([192, 0, 2, 1], 1000));
         let ids = bytes.iter().map(|bytes| {
-            let Registered { id, relayed, .. } = table.insert(client, AT, scheduler.place(&name("a0")), None);
+            let Registered { id, relayed, .. } = table.insert(client, ENDS, scheduler.place(&name("a0")), None);
             relayed.store(*bytes, Ordering::Relaxed);
             table.moved(id, &name("a1"));
             id

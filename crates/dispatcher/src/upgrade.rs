@@ -73,6 +73,15 @@ pub(crate) struct PassedConnection {
     pub(crate) entry: PassedEntry,
 }
 
+impl PassedConnection {
+    /// Whether another dispatcher may have sent this as the state of the connection: the counts fit the bytes, of which
+    /// `unacknowledged` are in the client's socket.
+    pub(crate) fn fits(&self, id: ConnectionId, unacknowledged: usize) -> bool {
+        let waiting = (self.up.stream_len() as u64, self.down.stream_len() as u64);
+        self.relay.fits(id, waiting, unacknowledged as u64) && !self.has_leg && !self.has_prepared && !self.is_finding
+    }
+}
+
 /// The entry of a connection in the table.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PassedEntry {

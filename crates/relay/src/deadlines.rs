@@ -71,6 +71,18 @@ impl<T> Deadlines<T> {
     }
 }
 
+impl Deadlines<Duration> {
+    /// The longest time that is left.
+    pub(crate) fn longest(&self) -> Duration {
+        let held = match self.client_end {
+            EndHeld::Until(left) => Some(left),
+            EndHeld::NotYet | EndHeld::LongEnough => None,
+        };
+        let optional = [self.handshake, self.linger, held, self.timer.map(|(_, left)| left)];
+        optional.into_iter().flatten().fold(self.idle.max(self.lifetime), Duration::max)
+    }
+}
+
 impl Deadlines {
     pub(crate) fn start(timeouts: &Timeouts, now: Instant) -> Self {
         Self {

@@ -63,8 +63,9 @@ pub(crate) struct Outside {
 /// manager when it can serve clients.
 ///
 /// At SIGTERM, an agent first moves its connections away. The drain ends at another signal, or after the configured
-/// timeout. A dispatcher cannot drain, because it holds its clients' TCP connections, which end with it. In a node with
-/// both roles, the dispatcher runs until the agent is drained, because the dispatcher moves the connections.
+/// timeout. A dispatcher with service addresses gives its connections to the next owners first. Otherwise it cannot drain,
+/// because it holds its clients' TCP connections, which end with it. In a node with both roles, the dispatcher runs until
+/// the agent is drained, because the dispatcher moves the connections.
 ///
 /// A `successor` takes over from the process that has started it (`upgrade`).
 pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, successor: bool) -> Result<(), NodeError> {

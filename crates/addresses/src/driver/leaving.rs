@@ -16,15 +16,16 @@ use super::{Entry, Shared};
 /// What comes before this node leaves an address.
 #[derive(Clone)]
 pub struct BeforeLeaving {
-    step: Arc<dyn Fn(LeavingStep) -> BoxFuture<'static, ()> + Send + Sync>,
+    step: Arc<dyn Fn(LeavingStep) -> BoxFuture<'static, bool> + Send + Sync>,
     prepare_max: Duration,
 }
 
 impl BeforeLeaving {
-    /// `step` carries out each step. [`LeavingStep::Prepare`] may take `prepare_max`.
+    /// `step` carries out each step. [`LeavingStep::Prepare`] may take `prepare_max`, and returns whether the node may leave
+    /// the address. A node that ends leaves it in any case. The results of other steps do not count.
     pub fn new<F>(prepare_max: Duration, step: impl Fn(LeavingStep) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = bool> + Send + 'static,
     {
         Self { step: Arc::new(move |next| Box::pin(step(next))), prepare_max }
     }
@@ -78,11 +79,12 @@ impl Shared {
         let Handled::Preparing(to) = self.handle_or_prepare(number, Event::Message { from, message }) else { return };
         let (shared, from, message) = (self.clone(), from.clone(), message.clone());
         self.spawn(async move {
-            shared.prepare(number, &to).await;
-            shared.conclude(number, |machine, now| shared.can_leave(machine, &to, now)).await;
+            let may_leave = shared.prepare(number, &to).await;
+            let can_leave = |machine: &Candidate, now| may_leave && shared.can_leave(machine, &to, now);
+            shared.conclude(number, can_leave).await;
             let event = Event::Message { from: &from, message: &message };
             shared.with_machine(number, |machine, now, actions| {
-                if shared.can_leave(machine, &to, now) {
+                if can_leave(machine, now) {
                     machine.handle(event, now, actions);
                 }
             });
@@ -112,10 +114,11 @@ impl Shared {
         let Some(to) = self.with_machine(number, order).unwrap_or(Err(SwitchRefused::Changing))? else { return Ok(()) };
         let shared = self.clone();
         self.spawn(async move {
-            shared.prepare(number, &to).await;
-            shared.conclude(number, |machine, now| shared.can_leave(machine, &to, now)).await;
+            let may_leave = shared.prepare(number, &to).await;
+            let can_leave = |machine: &Candidate, now| may_leave && shared.can_leave(machine, &to, now);
+            shared.conclude(number, can_leave).await;
             shared.with_machine(number, |machine, now, actions| {
-                if shared.can_leave(machine, &to, now) {
+                if can_leave(machine, now) {
                     let _ = machine.order_switch(Some(&to), now, actions);
                 }
             });
@@ -167,20 +170,24 @@ impl Shared {
         self.before_leaving.is_some()
     }
 
-    /// Prepares to leave the address. Further orders are refused meanwhile.
-    async fn prepare(self: &Arc<Self>, number: usize, to: &NodeName) {
+    /// Prepares to leave the address. Further orders are refused meanwhile. Returns whether the node may leave it.
+    async fn prepare(self: &Arc<Self>, number: usize, to: &NodeName) -> bool {
         let entry = &self.candidates[number];
         let _guard = PreparationGuard(&entry.is_preparing);
-        let Some(before_leaving) = &self.before_leaving else { return };
+        let Some(before_leaving) = &self.before_leaving else { return true };
         let address = entry.service.address.addr();
         tracing::info!(%address, %to, "prepares to leave the address");
         tokio::select! {
             biased;
-            () = self.loses(number) => tracing::warn!(%address, "the preparation to leave the address ends with its lease"),
+            () = self.loses(number) => {
+                tracing::warn!(%address, "the preparation to leave the address ends with its lease");
+                false
+            }
             done = timeout(before_leaving.prepare_max, (before_leaving.step)(LeavingStep::Prepare { address, to: to.clone() })) => {
                 if done.is_err() {
                     tracing::warn!(%address, "the preparation to leave the address takes too long");
                 }
+                done.unwrap_or(true)
             }
         }
     }

@@ -65,11 +65,13 @@ impl Gatekeeper {
             let keeper = keeper.clone();
             async move {
                 let LeavingStep::Prepare { address, to } = step else {
-                    return keeper.concluded.lock().unwrap().push(step);
+                    keeper.concluded.lock().unwrap().push(step);
+                    return true;
                 };
                 let _guard = EndGuard(keeper.ended.clone());
                 keeper.begun.lock().unwrap().push((address, to));
                 keeper.permits.acquire().await.unwrap().forget();
+                true
             }
         })
     }
@@ -330,6 +332,7 @@ fn connections_move_before_their_address() {
                 assert_eq!(to, name("d2"));
                 mover.leave(address).await;
             }
+            true
         }
     })));
     let Cluster { bridge, d1, d2, .. } = &cluster;

@@ -1,6 +1,6 @@
 //! Gives the connections of a service address to the next dispatcher.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,6 +33,10 @@ const ANNOUNCE: Duration = Duration::from_secs(2);
 const REST_MAX: Duration = Duration::from_millis(300);
 /// How long one attempt has: until the agent has detached its leg, and again until the next dispatcher holds it.
 const ATTEMPT_MAX: Duration = Duration::from_secs(1);
+/// How long new clients are turned away, unless that is renewed. The owner may stay the owner.
+const CLOSED: Duration = Duration::from_secs(2);
+/// How long the next dispatcher is reminded of a connection that it has: as long as it holds one.
+const REMINDED: Duration = Duration::from_secs(5);
 /// How often a message is repeated that was not answered.
 const REPEAT: Duration = Duration::from_millis(200);
 /// How often the table is looked at for connections that end.
@@ -85,17 +89,21 @@ pub(crate) struct Standing {
 }
 
 /// Gives all connections at `address` to `to`, as far as possible. The caller owns the address meanwhile. Afterwards, it
-/// calls [`leave`] or [`stay`].
-pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) {
-    let Some(addresses) = shared.changes.addresses.get() else { return };
+/// calls [`leave`] or [`stay`]. Returns whether the address may go to the next dispatcher, which answers.
+pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) -> bool {
+    let Some(addresses) = shared.changes.addresses.get() else { return true };
     let Some(mac) = ready(shared, address, to).await else {
-        tracing::warn!(%address, %to, "the next dispatcher does not take connections");
-        return;
+        tracing::warn!(%address, %to, "the next dispatcher does not answer that it takes connections");
+        return false;
     };
     let mut run = Run::new(shared, addresses, address, to, mac);
     run.give(Instant::now() + ALL_MAX).await;
     let left = shared.table.ids_at(address).len();
     tracing::info!(%address, %to, given = run.given, left, "connections have changed their dispatcher");
+    if run.is_lost {
+        tracing::warn!(%address, %to, "the next dispatcher does not answer any more");
+    }
+    !run.is_lost
 }
 
 /// The address leaves this node. Resets the connections that are left, while the gate lets that out.
@@ -115,7 +123,7 @@ pub(crate) async fn stay(shared: &DispatcherShared, address: IpAddr) {
     shared.table.message_all_at(address, || RelayMessage::Stay);
     let Some(addresses) = shared.changes.addresses.get() else { return };
     if let Err(error) = addresses.flows().open_to_new(address).await {
-        tracing::warn!(%address, %error, "new clients are turned away for a minute");
+        tracing::warn!(%address, %error, "new clients are turned away for {CLOSED:?}");
     }
 }
 
@@ -177,7 +185,7 @@ struct Run<'a> {
     /// Connections that were asked: when first, and when last.
     asked: HashMap<ConnectionId, (Instant, Instant)>,
     /// Connections that stand still, and may be at the next dispatcher.
-    offered: HashMap<DispatcherChange, Held>,
+    offered: HashMap<DispatcherChange, FrozenConnection>,
     /// Connections that the next dispatcher has. It may not know yet: since when, and when it was informed last.
     unconfirmed: HashMap<DispatcherChange, (Instant, Instant)>,
     /// Attempts that have failed, by connection.
@@ -187,11 +195,16 @@ struct Run<'a> {
     /// When a connection was given last, and when the next dispatcher was announced more.
     progress: Instant,
     announced: Instant,
+    /// When the next dispatcher answered last, and when new clients were turned away last.
+    answered: Instant,
+    closed: Instant,
+    /// Flows that were sent away, of connections that are not given.
+    away: HashSet<Flow>,
     given: usize,
 }
 
 /// A frozen connection.
-struct Held {
+struct FrozenConnection {
     frozen: Frozen<OwnedFd>,
     giving: Giving,
     flow: Flow,
@@ -226,6 +239,9 @@ impl<'a> Run<'a> {
             is_lost: false,
             progress: Instant::now(),
             announced: Instant::now(),
+            answered: Instant::now(),
+            closed: Instant::now(),
+            away: HashSet::new(),
             given: 0,
         }
     }
@@ -234,6 +250,7 @@ impl<'a> Run<'a> {
     async fn give(&mut self, deadline: Instant) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Since when new clients are turned away.
         let mut closed: Option<Instant> = None;
         self.progress = Instant::now();
         self.left = self.at_address();
@@ -242,7 +259,12 @@ impl<'a> Run<'a> {
             tokio::select! {
                 Some((id, reply)) = self.replies.recv() => self.on_replies(id, reply).await,
                 Some((change, answer)) = self.answers.recv() => self.on_answers(change, answer).await,
-                _ = ticks.tick() => self.on_tick().await,
+                _ = ticks.tick() => {
+                    self.on_tick().await;
+                    if closed.is_some() && self.closed.elapsed() > CLOSED / 2 {
+                        self.close().await;
+                    }
+                }
             }
             if !self.left.is_empty() || !self.offered.is_empty() || !self.asked.is_empty() {
                 if self.is_over(deadline) {
@@ -254,10 +276,7 @@ impl<'a> Run<'a> {
             self.left = self.at_address();
             match closed {
                 None => {
-                    let flows = self.addresses.flows();
-                    if let Err(error) = flows.close_to_new(self.address, FORWARDED).await {
-                        tracing::warn!(%error, "cannot turn new clients away");
-                    }
+                    self.close().await;
                     closed = Some(Instant::now());
                 }
                 Some(at) if self.unconfirmed.is_empty() && (self.left.is_empty() || at.elapsed() > REST_MAX) => break,
@@ -279,8 +298,17 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Turns new clients away for a while.
+    async fn close(&mut self) {
+        self.closed = Instant::now();
+        if let Err(error) = self.addresses.flows().close_to_new(self.address, CLOSED).await {
+            tracing::warn!(%error, "cannot turn new clients away");
+        }
+    }
+
     fn is_over(&self, deadline: Instant) -> bool {
-        Instant::now() >= deadline || self.progress.elapsed() > STANDSTILL_MAX
+        let stands_still = self.progress.elapsed() > STANDSTILL_MAX && self.unconfirmed.is_empty();
+        Instant::now() >= deadline || stands_still
     }
 
     /// The connections that may be asked.
@@ -329,68 +357,73 @@ impl<'a> Run<'a> {
 
     async fn offer(&mut self, batch: Vec<Standing>) {
         let flows: Vec<_> = batch.iter().map(|standing| standing.flow).collect();
+        self.away.extend(&flows);
         if let Err(error) = self.addresses.flows().send_away(&flows, self.mac, FORWARDED).await {
             tracing::warn!(%error, "cannot forward the packets of connections");
-            return;
+            return self.bring_back(&flows).await;
         }
-        let mut back = Vec::new();
+        // Their relays go on when their packets are back.
+        let (mut back, mut staying) = (Vec::new(), Vec::new());
         for standing in batch {
-            let flow = standing.flow;
-            let id = standing.change.connection;
-            if let Err(reason) = self.ship(standing).await {
+            let (flow, id) = (standing.flow, standing.change.connection);
+            if let Err((reason, taken)) = self.ship(standing).await {
                 tracing::info!(connection = %id, client = %flow.client, reason, "a connection keeps its dispatcher");
                 self.note_failure(id);
                 back.push(flow);
+                staying.push(taken);
             }
         }
         self.bring_back(&back).await;
+        drop(staying);
     }
 
-    /// Freezes one connection, and ships it. On an error its relay goes on.
-    async fn ship(&mut self, standing: Standing) -> Result<(), String> {
+    /// Freezes one connection, and ships it. On an error it is thawed, and its relay goes on when the sender is dropped.
+    async fn ship(&mut self, standing: Standing) -> Result<(), (String, oneshot::Sender<()>)> {
         let Standing { giving, change, passed, client, flow, taken } = standing;
-        let frozen = Frozen::freeze(client).map_err(|refused| refused.error.to_string())?;
-        let shipped = Shipped { passed, socket: frozen.state().encode() };
-        let state = postcard::to_stdvec(&shipped).map_err(|error| error.to_string())?;
-        if state.len() > CHANGE_STATE_LEN_MAX {
-            return Err(format!("its state has {} bytes", state.len()));
+        if self.is_lost {
+            return Err(("the next dispatcher is lost".to_owned(), taken));
         }
+        let (frozen, state) = match freeze(client, passed) {
+            Ok(frozen) => frozen,
+            Err(error) => return Err((error, taken)),
+        };
         let offered = Offered { to: self.order.to.clone(), answers: self.answers_to.clone() };
         lock(&self.shared.changes.offered).insert(change, offered);
-        self.offered.insert(change, Held { frozen, giving, flow, taken, since: Instant::now() });
+        self.offered.insert(change, FrozenConnection { frozen, giving, flow, taken, since: Instant::now() });
         let state_len = state.len() as u32;
         for (number, bytes) in state.chunks(STATE_PART_LEN_MAX).enumerate() {
             let offset = (number * STATE_PART_LEN_MAX) as u32;
             let part = StatePart { change, offset, state_len, bytes: bytes.to_vec() };
             if let Err(error) = self.send_part(part).await {
-                let held = self.forget(change);
-                // Thaws the socket before the relay goes on.
-                drop(held.map(|held| (held.frozen, held.taken)));
-                self.is_lost |= matches!(error, SendError::NoLink);
-                return Err(error.to_string());
+                // Without a link, or with one that takes nothing, no other connection can go either.
+                self.is_lost = true;
+                let FrozenConnection { frozen, taken, .. } = self.forget(change).expect("it was just added");
+                drop(frozen);
+                return Err((error.to_string(), taken));
             }
         }
         Ok(())
     }
 
-    /// Sends a part, and waits while the link is full.
+    /// Sends a part, and waits while the link is full. Leases and other messages have room beside the parts.
     async fn send_part(&self, part: StatePart) -> Result<(), SendError> {
         let message = DispatcherToDispatcher::StatePart(part).into();
         let until = Instant::now() + ATTEMPT_MAX;
         loop {
-            match self.shared.mesh.send(&self.order.to, &message) {
+            match self.shared.mesh.send_bulk(&self.order.to, &message) {
                 Err(SendError::QueueFull) if Instant::now() < until => sleep(Duration::from_millis(1)).await,
                 sent => return sent,
             }
         }
     }
 
-    fn forget(&mut self, change: DispatcherChange) -> Option<Held> {
+    fn forget(&mut self, change: DispatcherChange) -> Option<FrozenConnection> {
         lock(&self.shared.changes.offered).remove(&change);
         self.offered.remove(&change)
     }
 
     async fn on_answers(&mut self, change: DispatcherChange, answer: Answer) {
+        self.answered = Instant::now();
         match answer {
             Answer::Held => self.on_held(change),
             Answer::Refused(reason) => self.fail(change, reason.as_str()).await,
@@ -407,8 +440,9 @@ impl<'a> Run<'a> {
         if held.giving.on_held(change.number) != Some(GivingAction::Give) {
             return;
         }
-        let Some(Held { frozen, taken, .. }) = self.offered.remove(&change) else { return };
-        *lock(&self.shared.changes.last_given) = Some(Instant::now());
+        let Some(FrozenConnection { frozen, taken, flow, .. }) = self.offered.remove(&change) else { return };
+        self.away.remove(&flow);
+        self.shared.changes.note_given(change.connection);
         if let Err(error) = frozen.discard() {
             // It is silent as soon as the relay has closed its descriptor.
             tracing::warn!(%error, "cannot discard the socket of a connection");
@@ -428,7 +462,7 @@ impl<'a> Run<'a> {
         if held.giving.on_failure() != Some(GivingAction::GoOn) {
             return;
         }
-        let Some(Held { frozen, flow, taken, .. }) = self.forget(change) else { return };
+        let Some(FrozenConnection { frozen, flow, taken, .. }) = self.forget(change) else { return };
         tracing::info!(connection = %change.connection, client = %flow.client, reason, "a connection keeps its dispatcher");
         self.note_failure(change.connection);
         if let Err(error) = frozen.thaw() {
@@ -438,11 +472,14 @@ impl<'a> Run<'a> {
         drop(taken);
     }
 
-    async fn bring_back(&self, flows: &[Flow]) {
+    async fn bring_back(&mut self, flows: &[Flow]) {
         if !flows.is_empty()
             && let Err(error) = self.addresses.flows().bring_back(flows).await
         {
             tracing::warn!(%error, "cannot bring the packets of connections back");
+        }
+        for flow in flows {
+            self.away.remove(flow);
         }
     }
 
@@ -464,10 +501,12 @@ impl<'a> Run<'a> {
         });
         let late = self.offered.iter().filter(|(_, held)| now.duration_since(held.since) > ATTEMPT_MAX);
         let late: Vec<_> = late.map(|(change, _)| *change).collect();
+        // A dispatcher that answers nothing stands still.
+        self.is_lost |= !late.is_empty() && self.answered.elapsed() > ATTEMPT_MAX;
+        self.is_lost |= !self.shared.mesh.is_up(&self.order.to);
         for change in late {
             self.fail(change, "no answer").await;
         }
-        self.is_lost |= !self.shared.mesh.is_up(&self.order.to);
         if now.duration_since(self.announced) > ANNOUNCE {
             self.announced = now;
             announce(self.shared, self.address, &self.order.to);
@@ -478,16 +517,43 @@ impl<'a> Run<'a> {
                 *last = now;
                 shared.send_to_dispatcher(to, DispatcherToDispatcher::Given(*change));
             }
-            now.duration_since(*since) < ATTEMPT_MAX
+            let is_reminded = now.duration_since(*since) < REMINDED;
+            if !is_reminded {
+                lock(&shared.changes.offered).remove(change);
+            }
+            is_reminded
         });
     }
 }
 
+/// Also runs if the preparation is given up, because the lease is lost or an upgrade begins.
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut offered = lock(&self.shared.changes.offered);
         for change in self.offered.keys().chain(self.unconfirmed.keys()) {
             offered.remove(change);
         }
+        drop(offered);
+        // Thaws their sockets. Their relays go on.
+        self.offered.clear();
+        let (flows, away) = (self.addresses.flows(), self.away.drain().collect::<Vec<_>>());
+        if !away.is_empty() {
+            tokio::spawn(async move {
+                if let Err(error) = flows.bring_back(&away).await {
+                    tracing::warn!(%error, "cannot bring the packets of connections back");
+                }
+            });
+        }
     }
+}
+
+/// Freezes the socket of a client. Returns it with the state to ship.
+fn freeze(client: OwnedFd, passed: Passed) -> Result<(Frozen<OwnedFd>, Vec<u8>), String> {
+    let frozen = Frozen::freeze(client).map_err(|refused| refused.error.to_string())?;
+    let shipped = Shipped { passed, socket: frozen.state().encode() };
+    let state = postcard::to_stdvec(&shipped).map_err(|error| error.to_string())?;
+    if state.len() > CHANGE_STATE_LEN_MAX {
+        return Err(format!("its state has {} bytes", state.len()));
+    }
+    Ok((frozen, state))
 }

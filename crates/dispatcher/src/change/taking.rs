@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
-use watari_addresses::Flow;
+use watari_addresses::{Addresses, Flow};
 use watari_handoff::Taking;
 use watari_sys::tcp;
 use watari_tcp_repair::{RestoreError, Restored, State};
@@ -29,6 +29,9 @@ const EXPECTED: Duration = Duration::from_secs(10);
 const HELD_MAX: Duration = Duration::from_secs(5);
 /// The bytes of states that are incomplete, of all connections.
 const INCOMPLETE_LEN_MAX: usize = 256 << 20;
+/// How long the parts of a state may take, and how many states may be incomplete.
+const INCOMPLETE_MAX: Duration = Duration::from_secs(5);
+const INCOMPLETE_COUNT_MAX: usize = 256;
 /// How long the socket of an earlier attempt may still be open.
 const CLOSED_MAX: Duration = Duration::from_millis(100);
 /// How long a leg to the connection's agent may take.
@@ -43,13 +46,16 @@ const BATCH: usize = 64;
 pub(super) struct Arrivals {
     /// Until when connections of an address come from a dispatcher.
     expected: Mutex<HashMap<(NodeName, IpAddr), Instant>>,
-    /// The parts of states so far.
-    incomplete: Mutex<HashMap<(NodeName, DispatcherChange), Vec<u8>>>,
+    /// The parts of states so far, and since when.
+    incomplete: Mutex<HashMap<(NodeName, DispatcherChange), IncompleteState>>,
     /// Connections that are held, and those that were given lately. The last are asked about again.
-    held: Mutex<HashMap<(NodeName, DispatcherChange), Held>>,
+    held: Mutex<HashMap<(NodeName, DispatcherChange), HeldArrival>>,
 }
 
-struct Held {
+/// The bytes of a state so far, and when the first came.
+type IncompleteState = (Vec<u8>, Instant);
+
+struct HeldArrival {
     taking: Taking,
     given: Option<oneshot::Sender<()>>,
     since: Instant,
@@ -69,6 +75,10 @@ impl DispatcherShared {
     pub(crate) fn on_take_wanted(self: &Arc<Self>, from: &NodeName, wanted: &TakeWanted) {
         let TakeWanted { address, connections } = *wanted;
         let Some(addresses) = self.changes.addresses.get().cloned() else { return };
+        if self.is_passing_on() || !is_owner(&addresses, from, address) {
+            tracing::warn!(%address, %from, "connections are refused: their dispatcher does not own the address");
+            return;
+        }
         let (shared, from) = (self.clone(), from.clone());
         tokio::spawn(async move {
             match addresses.expect(address).await {
@@ -85,10 +95,13 @@ impl DispatcherShared {
     }
 
     /// Holds the packets of connections that are about to come.
-    pub(crate) fn on_take_coming(&self, coming: &TakeComing) {
+    pub(crate) fn on_take_coming(&self, from: &NodeName, coming: &TakeComing) {
         let Some(addresses) = self.changes.addresses.get().cloned() else { return };
-        let flows: Vec<_> =
-            coming.flows.iter().map(|(client, server)| Flow { client: *client, server: *server }).collect();
+        let flows = coming.flows.iter().map(|(client, server)| Flow { client: *client, server: *server });
+        let flows: Vec<_> = flows.filter(|flow| self.is_expected(from, flow.server.ip())).collect();
+        if flows.is_empty() {
+            return;
+        }
         tokio::spawn(async move {
             if let Err(error) = addresses.flows().hold(&flows).await {
                 tracing::debug!(%error, "packets of connections that are about to come are not held");
@@ -98,13 +111,22 @@ impl DispatcherShared {
 
     pub(crate) fn on_state_part(self: &Arc<Self>, from: &NodeName, part: &StatePart) {
         let key = (from.clone(), part.change);
+        if self.is_passing_on() || !self.expects_some(from) {
+            return self.refuse_change(from, part.change, AbortReason::Expired);
+        }
         let state = {
             let mut incomplete = lock(&self.changes.arrivals.incomplete);
             if part.offset == 0 {
-                incomplete.insert(key.clone(), Vec::new());
+                // What is older than an attempt does not become complete.
+                incomplete.retain(|_, (_, since)| since.elapsed() < INCOMPLETE_MAX);
+                if incomplete.len() < INCOMPLETE_COUNT_MAX {
+                    incomplete.insert(key.clone(), (Vec::new(), Instant::now()));
+                }
             }
-            let others: usize = incomplete.values().map(Vec::len).sum();
-            let Some(state) = incomplete.get_mut(&key) else { return };
+            let others: usize = incomplete.values().map(|(state, _)| state.len()).sum();
+            let Some((state, _)) = incomplete.get_mut(&key) else {
+                return self.refuse_change(from, part.change, AbortReason::Full);
+            };
             let fits = state.len() == part.offset as usize && state.len() + part.bytes.len() <= part.state_len as usize;
             if !fits || others + part.bytes.len() > INCOMPLETE_LEN_MAX {
                 incomplete.remove(&key);
@@ -115,10 +137,27 @@ impl DispatcherShared {
             if state.len() < part.state_len as usize {
                 return;
             }
-            incomplete.remove(&key).unwrap_or_default()
+            incomplete.remove(&key).map(|(state, _)| state).unwrap_or_default()
         };
         let (shared, (from, change)) = (self.clone(), key);
         self.next_runtime().spawn(async move { shared.take(from, change, state).await });
+    }
+
+    /// Whether connections go to a successor of this process.
+    fn is_passing_on(&self) -> bool {
+        self.successor.borrow().is_some()
+    }
+
+    /// Whether a dispatcher has announced connections at the address.
+    fn is_expected(&self, from: &NodeName, address: IpAddr) -> bool {
+        let expected = lock(&self.changes.arrivals.expected);
+        expected.get(&(from.clone(), address)).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// The same at any address.
+    fn expects_some(&self, from: &NodeName) -> bool {
+        let now = Instant::now();
+        lock(&self.changes.arrivals.expected).iter().any(|((node, _), until)| node == from && *until > now)
     }
 
     fn refuse_change(&self, from: &NodeName, change: DispatcherChange, reason: AbortReason) {
@@ -148,7 +187,7 @@ impl DispatcherShared {
     /// Restores a connection, and goes on with it when it is given.
     async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>) {
         self.drop_earlier(&from, change);
-        let arrived = match self.arrive(&from, &state).await {
+        let arrived = match self.arrive(&from, change, &state).await {
             Ok(arrived) => arrived,
             Err((reason, cause)) => {
                 tracing::warn!(connection = %change.connection, %from, cause, "cannot take a connection");
@@ -158,7 +197,7 @@ impl DispatcherShared {
         drop(state);
         let key = (from, change);
         let (sender, given) = oneshot::channel();
-        let held = Held { taking: Taking::hold(change.number), given: Some(sender), since: Instant::now() };
+        let held = HeldArrival { taking: Taking::hold(change.number), given: Some(sender), since: Instant::now() };
         {
             let mut all = lock(&self.changes.arrivals.held);
             all.retain(|_, held| held.since.elapsed() < 2 * HELD_MAX);
@@ -167,7 +206,13 @@ impl DispatcherShared {
         self.send_to_dispatcher(&key.0, DispatcherToDispatcher::TakeHeld(change));
         let is_given = matches!(timeout(HELD_MAX, given).await, Ok(Ok(())));
         // It may be given at this moment.
-        let is_live = || lock(&self.changes.arrivals.held).get_mut(&key).is_some_and(|held| !held.taking.on_timeout());
+        let is_live = || {
+            let mut held = lock(&self.changes.arrivals.held);
+            held.get_mut(&key).is_some_and(|held| {
+                held.taking.on_timeout();
+                held.taking.is_live()
+            })
+        };
         if is_given || is_live() {
             self.go_on(change, arrived).await;
         } else {
@@ -185,19 +230,29 @@ impl DispatcherShared {
         }
     }
 
-    async fn arrive(self: &Arc<Self>, from: &NodeName, state: &[u8]) -> Result<Arrived, (AbortReason, String)> {
+    async fn arrive(
+        self: &Arc<Self>,
+        from: &NodeName,
+        change: DispatcherChange,
+        state: &[u8],
+    ) -> Result<Arrived, (AbortReason, String)> {
         let bad = |cause: String| (AbortReason::BadState, cause);
         let Shipped { passed, socket } = postcard::from_bytes(state).map_err(|error| bad(error.to_string()))?;
         let socket = State::decode(&socket).map_err(|error| bad(error.to_string()))?;
         let flow = Flow { client: socket.remote(), server: socket.local() };
-        let expected = lock(&self.changes.arrivals.expected).get(&(from.clone(), flow.server.ip())).copied();
-        if expected.is_none_or(|until| until < Instant::now()) {
+        if !self.is_expected(from, flow.server.ip()) {
             return Err(bad(format!("no connection of {} is expected", flow.server)));
         }
         let limits = self.limits();
         let full = || (AbortReason::Full, "connections_max is reached".to_owned());
         let (client, leg) = match &passed {
-            Passed::Connection(passed) => (passed.client, Some(self.leg_to_owner(passed).await?)),
+            Passed::Connection(passed) => {
+                let is_known = self.table.contains(change.connection);
+                if is_known || !passed.fits(change.connection, socket.unacknowledged().len()) {
+                    return Err(bad("it is here already, or its counts are impossible".to_owned()));
+                }
+                (passed.client, Some(self.leg_to_owner(passed).await?))
+            }
             Passed::Client(passed) => (passed.address, None),
             Passed::Passthrough(_) | Passed::Relayed(_) => return Err(bad("it is of another kind".to_owned())),
         };
@@ -279,6 +334,13 @@ pub(crate) async fn deliver(shared: Arc<DispatcherShared>, mut released: mpsc::R
     }
 }
 
+/// Whether this node has heard that the dispatcher owns the address.
+fn is_owner(addresses: &Addresses, from: &NodeName, address: IpAddr) -> bool {
+    let statuses = addresses.statuses();
+    let shown = statuses.iter().find(|shown| shown.service.address.addr() == address);
+    shown.is_some_and(|shown| shown.status.owner.as_ref() == Some(from))
+}
+
 /// A flow whose packets are to pass the gate, and who waits for it.
 pub(crate) type LetIn = (Flow, oneshot::Sender<()>);
 
@@ -288,15 +350,13 @@ pub(crate) async fn let_in(shared: Arc<DispatcherShared>, mut wanted: mpsc::Rece
     while wanted.recv_many(&mut batch, BATCH).await > 0 {
         let Some(addresses) = shared.changes.addresses.get() else { return };
         let flows: Vec<_> = batch.iter().map(|(flow, _)| *flow).collect();
-        match addresses.flows().let_in(&flows, LET_IN).await {
-            Ok(()) => {
-                for (_, waiting) in batch.drain(..) {
-                    let _ = waiting.send(());
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot let connections in");
-                batch.clear();
+        let all = addresses.flows().let_in(&flows, LET_IN).await;
+        for (flow, waiting) in batch.drain(..) {
+            // One flow that cannot come does not keep the others out.
+            let one = if all.is_ok() { Ok(()) } else { addresses.flows().let_in(&[flow], LET_IN).await };
+            match one {
+                Ok(()) => drop(waiting.send(())),
+                Err(error) => tracing::warn!(client = %flow.client, %error, "cannot let a connection in"),
             }
         }
     }

@@ -45,23 +45,6 @@ impl Relay {
         self.actions.push_back(Action::Send { to: self.owner().clone(), message });
     }
 
-    /// Whether the connection can change its dispatcher, apart from the agent's part.
-    pub fn may_change(&self) -> Result<(), CannotChange> {
-        let is_open = self.from_client == FromClient::Open && self.to_client == ToClient::Open;
-        if self.over || !is_open || self.arbiter.has_final() || matches!(self.leg, OwnerLeg::Ended | OwnerLeg::Kept) {
-            Err(CannotChange::Ending)
-        } else if !self.is_unopened() && (self.copied.is_some() || self.up.preface) {
-            Err(CannotChange::Beginning)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Whether no agent has the connection: the client has sent nothing.
-    pub fn is_unopened(&self) -> bool {
-        self.leg == OwnerLeg::Unopened
-    }
-
     /// Whether all that the agent wrote on its leg was read, and it writes no more: the client's socket may be frozen.
     pub fn is_quiet(&self) -> bool {
         let is_quiet = |giving: Giving| giving.is_quiet(self.arbiter.tx_relayed());
@@ -127,5 +110,24 @@ impl Relay {
         let (rx_offset, tx_offset) = (self.arbiter.rx_relayed(), self.arbiter.tx_relayed());
         let kind = Kind::Continue { change: change.number, rx_offset, tx_offset };
         self.actions.push_back(Action::OpenLeg { kind, epoch: self.arbiter.tenure() });
+    }
+}
+
+impl<T> Relay<T> {
+    /// Whether the connection can change its dispatcher, apart from the agent's part.
+    pub fn may_change(&self) -> Result<(), CannotChange> {
+        let is_open = self.from_client == FromClient::Open && self.to_client == ToClient::Open;
+        if self.over || !is_open || self.arbiter.has_final() || matches!(self.leg, OwnerLeg::Ended | OwnerLeg::Kept) {
+            Err(CannotChange::Ending)
+        } else if !self.is_unopened() && (self.copied.is_some() || self.up.preface) {
+            Err(CannotChange::Beginning)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether no agent has the connection: the client has sent nothing.
+    pub fn is_unopened(&self) -> bool {
+        self.leg == OwnerLeg::Unopened
     }
 }

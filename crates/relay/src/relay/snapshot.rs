@@ -3,15 +3,37 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use watari_values::NodeName;
+use watari_values::{ConnectionId, NodeName};
 
 use super::{OwnerLeg, PreparedLeg, Relay};
 use crate::deadlines::Deadlines;
+use crate::waiting::Waiting;
+
+/// No time limit is longer. A later point in time might not exist.
+const LEFT_MAX: Duration = Duration::from_hours(24 * 365 * 10);
 
 /// The state of a [`Relay`], with the times that are left instead of deadlines. The bytes and the sockets travel beside
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot(Relay<Duration>);
+
+impl Snapshot {
+    /// Whether another dispatcher may have sent this as the state of a connection that changes its dispatcher. `up` and
+    /// `down` are the bytes that wait, `unacknowledged` those in the client's socket.
+    pub fn fits(&self, id: ConnectionId, (up, down): (u64, u64), unacknowledged: u64) -> bool {
+        let Self(relay) = self;
+        let are_counts = |waiting: &Waiting, len: u64| waiting.read.checked_sub(waiting.written) == Some(len);
+        relay.id == id
+            && relay.may_change().is_ok()
+            && !relay.is_unopened()
+            && relay.prepared == PreparedLeg::None
+            && !relay.arbiter.is_moving()
+            && are_counts(&relay.up, up)
+            && are_counts(&relay.down, down)
+            && relay.down.written >= unacknowledged
+            && relay.deadlines.longest() < LEFT_MAX
+    }
+}
 
 impl Relay {
     /// The state at `now`. `None`: a connection that is over cannot be continued, nor can one whose actions are pending

@@ -84,6 +84,27 @@ fn connections_go_on_without_an_order() {
     assert_eq!(counted(&lab, "d1", "connections_taken"), DOWNLOADS.len() as u64);
 }
 
+/// The next dispatcher does not answer. The owner keeps the address, its connections, and new clients.
+#[test]
+fn connections_stay_if_the_next_dispatcher_does_not_answer() {
+    if !is_inside("switches::connections_stay_if_the_next_dispatcher_does_not_answer") {
+        return;
+    }
+    let lab = Lab::start(&PLAN);
+    let mut downloads = Downloads::begin(&lab, "1M");
+    lab.signal("d2", Signal::STOP);
+    let ordered = lab.ctl("d1", &["switch", "d2"]);
+    lab.signal("d2", Signal::CONT);
+    assert!(!ordered.status.success(), "a node that stands still takes nothing");
+    lab.until_owner("d1");
+    downloads.assert_complete();
+    assert_eq!(counted(&lab, "d1", "connections_not_given"), 0);
+    // It answers now.
+    until("the switch is possible", || lab.ctl("d1", &["switch", "d2"]).status.success());
+    lab.until_owner("d2");
+    lab.end();
+}
+
 /// A dispatcher dies within a switch. What the client gets is right, and what is cut does not look complete.
 #[test]
 fn a_dispatcher_dies_within_a_switch() {

@@ -49,6 +49,9 @@ pub enum Kind {
         /// The offset up to which the client was sent the stream to it.
         tail_offset: u64,
     },
+    /// A health check without a connection: does the agent accept legs, and does it have a free slot? If so, the agent
+    /// closes the leg without a byte. Otherwise it resets the leg.
+    Check,
     /// The connection, which this agent owns, has changed its dispatcher. This leg replaces the one of the previous
     /// dispatcher. The epoch of the preface is the owner's tenure.
     Continue {
@@ -59,9 +62,6 @@ pub enum Kind {
         /// The offset of the first byte that the agent writes on this leg.
         tx_offset: u64,
     },
-    /// A health check without a connection: does the agent accept legs, and does it have a free slot? If so, the agent
-    /// closes the leg without a byte. Otherwise it resets the leg.
-    Check,
 }
 
 /// The value of the type-length-value.

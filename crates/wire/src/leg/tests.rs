@@ -242,3 +242,16 @@ fn keys_pass_to_another_process_with_their_used_nonces() {
     exported[0].truncate_window();
     assert!(!after.import(exported.remove(0)), "a window of another size");
 }
+
+/// Postcard writes the position of a variant: a new one comes last.
+#[test]
+fn the_kinds_keep_their_numbers() {
+    let kinds = [
+        Kind::New { bulk: None },
+        Kind::Commit { rx_offset: 1, tail_offset: 2 },
+        Kind::Check,
+        Kind::Continue { change: 1, rx_offset: 2, tx_offset: 3 },
+    ];
+    let bytes = kinds.map(|kind| postcard::to_stdvec(&kind).unwrap());
+    assert_eq!(bytes, [vec![0, 0], vec![1, 1, 2], vec![2], vec![3, 1, 2, 3]]);
+}
