@@ -240,12 +240,12 @@ impl Taking {
         self.state == TakingState::Live
     }
 
-    /// No decision has arrived in time. Returns whether D2 drops the connection.
+    /// No decision has arrived in time, or D1 begins another attempt. Returns whether the connection is D2's all the same.
+    /// Otherwise D2 drops it.
     pub fn on_timeout(&mut self) -> bool {
-        let drops = self.state == TakingState::Held;
-        if drops {
+        if self.state == TakingState::Held {
             self.state = TakingState::Dropped;
         }
-        drops
+        self.is_live()
     }
 }

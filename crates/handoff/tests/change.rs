@@ -492,7 +492,9 @@ impl State {
     }
 
     fn taking_expires(&mut self, node: Node) -> Option<()> {
-        self.taking[node].as_mut()?.on_timeout().then_some(())?;
+        if self.taking[node].as_mut()?.on_timeout() || self.sockets[node] == Socket::None {
+            return None;
+        }
         self.sockets[node] = Socket::None;
         self.has_expired = true;
         Some(())

@@ -206,13 +206,7 @@ impl DispatcherShared {
         self.send_to_dispatcher(&key.0, DispatcherToDispatcher::TakeHeld(change));
         let is_given = matches!(timeout(HELD_MAX, given).await, Ok(Ok(())));
         // It may be given at this moment.
-        let is_live = || {
-            let mut held = lock(&self.changes.arrivals.held);
-            held.get_mut(&key).is_some_and(|held| {
-                held.taking.on_timeout();
-                held.taking.is_live()
-            })
-        };
+        let is_live = || lock(&self.changes.arrivals.held).get_mut(&key).is_some_and(|held| held.taking.on_timeout());
         if is_given || is_live() {
             self.go_on(change, arrived).await;
         } else {
@@ -224,7 +218,7 @@ impl DispatcherShared {
     fn drop_earlier(&self, from: &NodeName, change: DispatcherChange) {
         for ((peer, earlier), held) in lock(&self.changes.arrivals.held).iter_mut() {
             let is_earlier = earlier.connection == change.connection && earlier.number < change.number;
-            if peer == from && is_earlier && held.taking.on_timeout() {
+            if peer == from && is_earlier && !held.taking.on_timeout() {
                 held.given = None;
             }
         }

@@ -51,7 +51,7 @@ impl Relay {
         self.giving.is_some_and(is_quiet) && self.may_change().is_ok() && !self.arbiter.is_moving()
     }
 
-    /// The connection stands still from now on, and is shipped. Its driver hands in [`Input::ChangeFailed`] if it goes on
+    /// The connection stands still from now on, and is shipped. Its driver hands in [`Input::ChangeFailed`](crate::Input::ChangeFailed) if it goes on
     /// here. Call only if [`Relay::is_quiet`].
     pub fn offer(&mut self) -> Option<Giving> {
         let giving = self.giving.as_mut()?;

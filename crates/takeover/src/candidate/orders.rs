@@ -113,7 +113,7 @@ impl Candidate {
         actions.push(Action::To(owner, TakeoverMessage::SwitchWanted(wanted)));
     }
 
-    /// Whether the candidate has no lease and no address, after [`Event::End`](super::Event::End).
+    /// Whether the candidate has no lease and no address, after [`Event::End`].
     pub fn has_ended(&self) -> bool {
         self.ending && matches!(self.state, State::Standby { .. })
     }
