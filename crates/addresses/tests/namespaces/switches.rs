@@ -22,7 +22,7 @@ use watari_values::NodeName;
 use crate::bridge::{Bridge, CLIENT, Connection, counter, enter};
 use crate::capture::Capture;
 use crate::lab::{ip, until};
-use crate::nodes::{Cluster, Node, addresses, name};
+use crate::nodes::{Cluster, LEASE, Node, addresses, name};
 
 const TTL: Duration = Duration::from_mins(1);
 const ATTEMPTS: usize = 10;
@@ -190,6 +190,10 @@ fn an_owner_stays_if_the_other_node_is_gone() {
     order(&cluster.d1, None, "d2").unwrap();
     keeper.until_begun(2);
     cluster.d2.kill();
+    // By then, d1 has noticed that its link to d2 has ended.
+    let renewed = || cluster.d1.statuses()[0].status.lease_end.unwrap();
+    let first = renewed();
+    until("d1 renews its lease without d2", || renewed() > first + LEASE);
     keeper.permits.add_permits(2);
     keeper.until_ended(2);
     until("the steps after the preparations", || keeper.concluded.lock().unwrap().len() == 2);
