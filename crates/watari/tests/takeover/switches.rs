@@ -155,7 +155,9 @@ impl Downloads {
             let file = lab.dir().join(format!("downloaded{number}"));
             let _ = fs::remove_file(&file);
             let mut command = curl(lab, address, "large");
-            command.args(options).args(["--limit-rate", rate, "--output"]).arg(&file);
+            // A client that only receives does not notice that its dispatcher has died.
+            command.args(options).args(["--speed-limit", "1", "--speed-time", "10"]);
+            command.args(["--limit-rate", rate, "--output"]).arg(&file);
             (file, Client::start(command))
         };
         let running: Vec<_> = DOWNLOADS.into_iter().enumerate().map(begin).collect();
