@@ -89,7 +89,7 @@ enum Held {
     Silent {
         until: Time,
     },
-    /// The address.
+    /// The address, with an open gate.
     Present(Present),
 }
 

@@ -15,7 +15,7 @@ pub(crate) use haproxy::{haproxy, haproxy_config, haproxy_of_tls, haproxy_proxy}
 pub(crate) use nginx::{
     Asked, nginx, nginx_as_origin, nginx_for_generators, nginx_proxy, nginx_stream, nginx_with_tickets,
 };
-pub(crate) use watari::{MOVED_FROM, MOVED_TO, UpgradedNode, Watari, program};
+pub(crate) use watari::{MOVED_FROM, MOVED_TO, UpgradedNode, Watari, ctl, program};
 
 use rustix::process::Signal;
 use watari_bench_engine::plan::Pace;

@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use crate::failure::{Failure, doing, tls};
 use crate::measure::{Samples, interleaved};
 use crate::process::Process;
 use crate::report::{Report, Row, Unit};
-use crate::servers::{Replaced, Server, haproxy_config, program};
+use crate::servers::{Replaced, Server, ctl, haproxy_config, program};
 use crate::site::{Key, Site};
 
 const BRIDGE: &str = "br0";
@@ -193,7 +193,7 @@ impl<'a> Segment<'a> {
                 let server = Server { service, processes };
                 Visitors::connect(self.client, &server, idle, downloads)?.during(SWITCH_MAX, || {
                     let since = Instant::now();
-                    self.ctl("one", &["switch", "two"])?;
+                    ctl(&self.admin("one"), &["switch", "two"])?;
                     self.until_owner("two")?;
                     Ok(Replaced { pids: Vec::new(), since })
                 })
@@ -213,24 +213,23 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Runs `watari ctl` at a node.
-    fn ctl(&self, node: &str, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
-        let socket = self.site.path(&format!("{node}.sock"));
-        let output = Command::new(program()?).arg("ctl").arg("--admin").arg(socket).args(arguments).output();
-        let output = output.map_err(doing("running watari ctl"))?;
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
-        let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(doing(arguments.join(" "))(io::Error::other(why)))
+    /// What a node shows of the service address.
+    fn shown(&self, node: &str) -> Result<serde_json::Value, Failure> {
+        let shown = ctl(&self.admin(node), &["--json", "addresses"])?;
+        let shown: serde_json::Value =
+            serde_json::from_slice(&shown).map_err(|error| doing("reading the addresses of a node")(error.into()))?;
+        Ok(shown[0].clone())
+    }
+
+    fn admin(&self, node: &str) -> PathBuf {
+        self.site.path(&format!("{node}.sock"))
     }
 
     fn until_owner(&self, node: &str) -> Result<(), Failure> {
         let deadline = Instant::now() + READY_MAX;
         loop {
-            let shown: serde_json::Value = serde_json::from_slice(&self.ctl(node, &["--json", "addresses"])?)
-                .map_err(|error| doing("reading the addresses of a node")(error.into()))?;
-            if shown[0]["role"] == "active" {
+            let shown = self.shown(node)?;
+            if shown["role"] == "active" {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -300,11 +299,8 @@ impl<'a> Segment<'a> {
         self.until_answered()?;
         let mut standby = start(1, &dispatcher(100))?;
         standby.wait_until(|| {
-            let shown =
-                Command::new(&program).args(["ctl", "--json", "addresses", "--admin", &path("two.sock")]).output();
-            let shown = shown.map_err(|error| error.to_string())?;
-            let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).map_err(|error| error.to_string())?;
-            let is_ready = shown[0]["ready"] == true && shown[0]["owner"] == "one";
+            let shown = self.shown("two").map_err(|error| error.to_string())?;
+            let is_ready = shown["ready"] == true && shown["owner"] == "one";
             if is_ready { Ok(()) } else { Err(format!("the standby shows {shown}")) }
         })?;
         Ok((vec![owner], vec![standby, witness]))

@@ -58,7 +58,7 @@ struct Offered {
 
 /// The answer of the next dispatcher about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Held,
     Refused(AbortReason),
     Taken,
@@ -76,15 +76,16 @@ impl Changes {
     }
 
     fn note_given(&self, id: ConnectionId) {
-        let mut given = lock(&self.given);
-        given.insert(id, Instant::now());
-        // Not at each: that would read all of them each time.
-        if given.len() > 2 * given.capacity() / 3 {
-            given.retain(|_, given| given.elapsed() < SILENT);
-        }
+        lock(&self.given).insert(id, Instant::now());
     }
 
-    fn answer(&self, from: &NodeName, change: DispatcherChange, answer: Answer) {
+    /// Forgets connections that were given away in earlier switches.
+    fn forget_given(&self) {
+        lock(&self.given).retain(|_, given| given.elapsed() < SILENT);
+    }
+
+    /// Handles an answer of another dispatcher.
+    pub(crate) fn answer(&self, from: &NodeName, change: DispatcherChange, answer: Answer) {
         if let Some(offered) = lock(&self.offered).get(&change).filter(|offered| offered.to == *from) {
             let _ = offered.answers.send((change, answer));
         }

@@ -7,6 +7,7 @@ use watari_relay::Input;
 use watari_values::{ConnectionId, NodeName, StayReason};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, DispatcherToDispatcher, Established, LegDetached, Message};
 
+use crate::change::Answer;
 use crate::drains::AskedBy;
 use crate::shared::DispatcherShared;
 use crate::table::RelayMessage;
@@ -71,10 +72,12 @@ impl DispatcherShared {
             DispatcherToDispatcher::TakeReady(ready) => self.on_take_ready(from, ready),
             DispatcherToDispatcher::TakeComing(coming) => self.on_take_coming(from, coming),
             DispatcherToDispatcher::StatePart(part) => self.on_state_part(from, part),
-            DispatcherToDispatcher::TakeHeld(change) => self.on_take_held(from, *change),
-            DispatcherToDispatcher::TakeRefused(refused) => self.on_take_refused(from, refused.change, refused.reason),
+            DispatcherToDispatcher::TakeHeld(change) => self.changes.answer(from, *change, Answer::Held),
+            DispatcherToDispatcher::TakeRefused(refused) => {
+                self.changes.answer(from, refused.change, Answer::Refused(refused.reason));
+            }
             DispatcherToDispatcher::Given(change) => self.on_given(from, *change),
-            DispatcherToDispatcher::Taken(change) => self.on_taken(from, *change),
+            DispatcherToDispatcher::Taken(change) => self.changes.answer(from, *change, Answer::Taken),
         }
     }
 

@@ -86,8 +86,8 @@ impl RelayDriver {
         let Found { leg, place, reserved, stopwatch } = found;
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
-        let ends = ends(&client.stream, client.address, client.server);
-        let registered = shared.table.insert(client.address, ends, place, reserved);
+        let flow = flow_of(&client.stream, client.address, client.server);
+        let registered = shared.table.insert(client.address, flow, place, reserved);
         let start =
             Start { id: registered.id, owner, bulk, read_ahead: client.read_ahead.len(), reused_leg: leg.reused };
         let up = Direction::holding(client.read_ahead);
@@ -116,8 +116,8 @@ impl RelayDriver {
         let stopwatch = Stopwatch::stopped(&place);
         let reserved = passed.entry.reserved.as_ref().map(|agent| shared.agents.place_at(agent));
         let places = (place, reserved);
-        let ends = ends(&client, passed.client, passed.server);
-        let registered = shared.table.restore(relay.id(), (passed.client, ends), passed.entry, places);
+        let flow = flow_of(&client, passed.client, passed.server);
+        let registered = shared.table.restore(relay.id(), (passed.client, flow), passed.entry, places);
         let client = (client, passed.client, passed.server);
         let mut driver = Self::driving(shared, relay, registered, client, stopwatch);
         (driver.up, driver.down) = (Direction::restore(passed.up), Direction::restore(passed.down));
@@ -282,7 +282,7 @@ impl RelayDriver {
             // The leg stays here.
             Passed::Connection(Box::new(PassedConnection { has_leg: false, ..self.passed()? }))
         };
-        let flow = Flow { client: plain(self.client.peer_addr().ok()?), server: plain(self.client.local_addr().ok()?) };
+        let flow = self.shared.table.flow(change.connection)?;
         let client = self.client.as_fd().try_clone_to_owned().ok()?;
         let (taken, given) = oneshot::channel();
         Some((order, Standing { giving, change, passed, client, flow, taken }, given))
@@ -336,7 +336,6 @@ impl RelayDriver {
 
     fn on_message(&mut self, message: RelayMessage) {
         match message {
-            RelayMessage::OwnerLost => self.handle(Input::OwnerLost),
             RelayMessage::Arbiter(event) => self.handle(Input::Agent(event)),
             RelayMessage::PassOn(to) => self.to_successor = Some(to),
             RelayMessage::Input(input) => self.handle(*input),
@@ -344,7 +343,6 @@ impl RelayDriver {
                 self.handle(Input::ChangeDispatcher { to: order.to.clone() });
                 self.change = Some(*order);
             }
-            RelayMessage::Stay => self.handle(Input::ChangeFailed),
             RelayMessage::Reset => {
                 tracing::info!(connection = %self.relay.id(), client = %self.client_address, "connection reset: its address leaves this node");
                 self.handle(Input::ClientReset);
@@ -374,12 +372,8 @@ impl RelayDriver {
         let owner = place.agent().clone();
         let bulk = reserved.as_ref().map(|place| place.agent().clone());
         self.stopwatch = stopwatch;
-        let again = self.shared.table.begin_again(
-            first,
-            (self.client_address, ends(&self.client, self.client_address, self.server_address)),
-            place,
-            reserved,
-        );
+        let flow = flow_of(&self.client, self.client_address, self.server_address);
+        let again = self.shared.table.begin_again(first, (self.client_address, flow), place, reserved);
         let Registered { id, inputs, relayed } = again;
         (self.inputs, self.relayed) = (inputs, relayed);
         tracing::info!(connection = %id, %first, agent = %owner, "connection restarted at another agent");
@@ -570,16 +564,11 @@ impl Drop for RelayDriver {
     }
 }
 
-/// Both ends of a client's connection. Behind a relay, they are not those that the client knows.
-fn ends(stream: &TcpStream, client: SocketAddr, server: SocketAddr) -> (SocketAddr, SocketAddr) {
+/// The connection of a client. Behind a relay, its ends are not those that the client knows.
+fn flow_of(stream: &TcpStream, client: SocketAddr, server: SocketAddr) -> Flow {
     let own = stream.local_addr().unwrap_or(server);
     let other = if own == server { client } else { stream.peer_addr().unwrap_or(client) };
-    (plain(other), plain(own))
-}
-
-/// IPv4 on an IPv6 socket becomes IPv4.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    Flow { client: other, server: own }.plain()
 }
 
 fn timeouts(limits: &Limits) -> Timeouts {

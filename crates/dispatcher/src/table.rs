@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use watari_addresses::Flow;
 use watari_handoff::ArbiterEvent;
 use watari_relay::Input;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
@@ -24,16 +25,12 @@ use crate::upgrade::{PassedEntry, ToSuccessor};
 pub(crate) enum RelayMessage {
     /// For the arbiter. Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
     Arbiter(Box<ArbiterEvent>),
-    /// The link to the agent that does the handshake is lost.
-    OwnerLost,
     /// The connection has to pass to a successor of this process.
     PassOn(ToSuccessor),
-    /// What an agent reports about a change of the dispatcher.
+    /// For the relay. Boxed for the same reason.
     Input(Box<Input>),
     /// The connection has to change its dispatcher.
     Change(Box<ChangeOrder>),
-    /// The connection does not change its dispatcher any more.
-    Stay,
     /// The connection has to end, because its address leaves this node.
     Reset,
 }
@@ -59,8 +56,8 @@ const STAY_MIN: Duration = Duration::from_mins(1);
 const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
-    /// Both ends of the client's connection: the other end, which may be a relay's, and this node's.
-    ends: (SocketAddr, SocketAddr),
+    /// The client's connection. Behind a relay, its ends are not those that the client knows.
+    flow: Flow,
     inbox: mpsc::Sender<RelayMessage>,
     status: ConnectionStatus,
     /// The slot at the agent that owns the connection.
@@ -122,15 +119,9 @@ impl Table {
         })
     }
 
-    /// Adds a connection of `client`, with these `ends`, a `place` at its first agent, and possibly one
+    /// Adds a connection of `client`, with its `flow`, a `place` at its first agent, and possibly one
     /// `reserved` at its next.
-    pub(crate) fn insert(
-        &self,
-        client: SocketAddr,
-        ends: (SocketAddr, SocketAddr),
-        place: Place,
-        reserved: Option<Place>,
-    ) -> Registered {
+    pub(crate) fn insert(&self, client: SocketAddr, flow: Flow, place: Place, reserved: Option<Place>) -> Registered {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
@@ -143,34 +134,28 @@ impl Table {
             moves: 0,
             stays: None,
         };
-        self.add(status, ends, place, reserved)
+        self.add(status, flow, place, reserved)
     }
 
     /// Adds a connection of this process's predecessor, with its `places`: at its owner, and at its next agent.
     pub(crate) fn restore(
         &self,
         id: ConnectionId,
-        (client, ends): (SocketAddr, (SocketAddr, SocketAddr)),
+        (client, flow): (SocketAddr, Flow),
         passed: PassedEntry,
         (place, reserved): (Place, Option<Place>),
     ) -> Registered {
         let PassedEntry { tls, handshake_node, node, moves, stays, reserved: _ } = passed;
-        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, ends, place, reserved)
+        self.add(ConnectionStatus { id, client, tls, handshake_node, node, moves, stays }, flow, place, reserved)
     }
 
-    fn add(
-        &self,
-        status: ConnectionStatus,
-        ends: (SocketAddr, SocketAddr),
-        place: Place,
-        reserved: Option<Place>,
-    ) -> Registered {
+    fn add(&self, status: ConnectionStatus, flow: Flow, place: Place, reserved: Option<Place>) -> Registered {
         let id = status.id;
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
         let relayed = Arc::<AtomicU64>::default();
         let counted = relayed.clone();
         let (asked, moved, measured, recently) = (None, None, 0, 0);
-        let entry = Entry { ends, inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
+        let entry = Entry { flow, inbox, status, place, reserved, asked, moved, relayed: counted, measured, recently };
         self.entries().insert(id, entry);
         Registered { id, inputs, relayed }
     }
@@ -196,13 +181,12 @@ impl Table {
     /// The ids of the connections at `address`.
     pub(crate) fn ids_at(&self, address: IpAddr) -> Vec<ConnectionId> {
         let entries = self.entries();
-        entries.iter().filter(|(_, entry)| entry.ends.1.ip() == address).map(|(id, _)| *id).collect()
+        entries.iter().filter(|(_, entry)| entry.flow.server.ip() == address).map(|(id, _)| *id).collect()
     }
 
-    /// Both ends of the client's connection.
-    pub(crate) fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
-        let entries = self.entries();
-        entries.get(&id).map(|entry| entry.ends)
+    /// The client's connection.
+    pub(crate) fn flow(&self, id: ConnectionId) -> Option<Flow> {
+        self.entries().get(&id).map(|entry| entry.flow)
     }
 
     /// Sends a message to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
@@ -210,7 +194,9 @@ impl Table {
     pub(crate) fn message(&self, id: ConnectionId, message: RelayMessage) -> bool {
         let entries = self.entries();
         let Some(entry) = entries.get(&id) else { return false };
-        let _ = entry.inbox.try_send(message);
+        if entry.inbox.try_send(message).is_err() {
+            tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
+        }
         true
     }
 
@@ -218,7 +204,7 @@ impl Table {
     pub(crate) fn message_all_at(&self, address: IpAddr, message: impl Fn() -> RelayMessage) -> usize {
         let entries = self.entries();
         let mut count = 0;
-        for entry in entries.values().filter(|entry| entry.ends.1.ip() == address) {
+        for entry in entries.values().filter(|entry| entry.flow.server.ip() == address) {
             // A full inbox has messages of a flood.
             let _ = entry.inbox.try_send(message());
             count += 1;
@@ -248,12 +234,7 @@ impl Table {
     /// Sends `event` to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
     /// the event is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, id: ConnectionId, event: ArbiterEvent) -> bool {
-        let entries = self.entries();
-        let Some(entry) = entries.get(&id) else { return false };
-        if entry.inbox.try_send(RelayMessage::Arbiter(Box::new(event))).is_err() {
-            tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
-        }
-        true
+        self.message(id, RelayMessage::Arbiter(Box::new(event)))
     }
 
     /// Reports the loss of the link to all connections whose handshake `agent` is doing.
@@ -261,7 +242,7 @@ impl Table {
         let begun = |entry: &&Entry| entry.status.node == *agent && !entry.is_established();
         for entry in self.entries().values().filter(begun) {
             // If its inbox is full, an agent has already answered.
-            let _ = entry.inbox.try_send(RelayMessage::OwnerLost);
+            let _ = entry.inbox.try_send(RelayMessage::Input(Box::new(Input::OwnerLost)));
         }
     }
 
@@ -292,12 +273,12 @@ impl Table {
     pub(crate) fn begin_again(
         &self,
         id: ConnectionId,
-        (client, ends): (SocketAddr, (SocketAddr, SocketAddr)),
+        (client, flow): (SocketAddr, Flow),
         place: Place,
         reserved: Option<Place>,
     ) -> Registered {
         self.remove(id);
-        self.insert(client, ends, place, reserved)
+        self.insert(client, flow, place, reserved)
     }
 
     /// Records that the connection has moved to `to`.
@@ -462,9 +443,9 @@ mod tests {
     use super::*;
     use crate::scheduler::Scheduler;
 
-    const ENDS: (SocketAddr, SocketAddr) = {
+    const FLOW: Flow = {
         let end = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
-        (end, end)
+        Flow { client: end, server: end }
     };
 
     /// The second attempt may be at the same agent, with the same tenure.
@@ -473,8 +454,8 @@ mod tests {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
         let Registered { id: first, inputs: mut of_first, .. } =
-            table.insert(client, ENDS, scheduler.place(&agent), None);
-        let again = table.begin_again(first, (client, ENDS), scheduler.place(&agent), None);
+            table.insert(client, FLOW, scheduler.place(&agent), None);
+        let again = table.begin_again(first, (client, FLOW), scheduler.place(&agent), None);
         let Registered { id: second, inputs: mut of_second, .. } = again;
         assert_ne!(first, second);
         let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
@@ -495,7 +476,7 @@ mod tests {
         let (table, scheduler) = (Table::new().unwrap(), Arc::<Scheduler>::default());
         let client = SocketAddr::from(([192, 0, 2, 1], 1000));
         let ids = bytes.iter().map(|bytes| {
-            let Registered { id, relayed, .. } = table.insert(client, ENDS, scheduler.place(&name("a0")), None);
+            let Registered { id, relayed, .. } = table.insert(client, FLOW, scheduler.place(&name("a0")), None);
             relayed.store(*bytes, Ordering::Relaxed);
             table.moved(id, &name("a1"));
             id

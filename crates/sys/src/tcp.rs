@@ -27,9 +27,14 @@ const USER_TIMEOUT_MAX: Duration = Duration::from_hours(24 * 24);
 /// pacing qdisc. Connections accepted from a prepared listener already have these options.
 pub fn prepare(connection: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(connection);
-    socket.set_tcp_nodelay(true)?;
     socket.set_send_buffer_size(BUFFER_LEN)?;
     socket.set_recv_buffer_size(BUFFER_LEN)?;
+    prepare_without_buffers(connection)
+}
+
+fn prepare_without_buffers(connection: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(connection);
+    socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&KEEPALIVE)?;
     // A kernel without cubic keeps its default.
     let _ = socket.set_tcp_congestion(b"cubic");
@@ -51,13 +56,9 @@ pub fn prepare_listener(listener: &TcpListener, user_timeout: Option<Duration>) 
 /// Sets the options of [`prepare_listener`] on the connection of a client that another machine has accepted, except for
 /// the buffers, whose sizes come along.
 pub fn prepare_restored(connection: &impl AsFd, user_timeout: Duration) -> io::Result<()> {
-    let socket = SockRef::from(connection);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&KEEPALIVE)?;
-    // A kernel without cubic keeps its default.
-    let _ = socket.set_tcp_congestion(b"cubic");
+    prepare_without_buffers(connection)?;
     set_user_timeout(connection, Some(user_timeout))?;
-    socket.set_linger(Some(Duration::ZERO))
+    SockRef::from(connection).set_linger(Some(Duration::ZERO))
 }
 
 /// Sets only the `user_timeout` of [`prepare_listener`].

@@ -29,7 +29,8 @@ impl fmt::Display for Flow {
 
 impl Flow {
     /// The same flow, without IPv4 addresses in IPv6.
-    pub(crate) fn plain(self) -> Self {
+    #[must_use]
+    pub fn plain(self) -> Self {
         let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         Self { client: plain(self.client), server: plain(self.server) }
     }

@@ -10,8 +10,8 @@ use watari_wire::{DetachLeg, LegDetached};
 
 use super::control::{ContinueRefusal, Continued, LegControl};
 
-/// How long a leg may stay detached. Then it fails. As long as a fence (`fence_timeout`), and longer than an attempt of
-/// the dispatchers.
+/// How long a leg may stay detached. Then it fails. That is as long as a fence lasts (`fence_timeout`), and longer than
+/// an attempt of the dispatchers takes.
 pub(super) const DETACHED_MAX: Duration = Duration::from_secs(15);
 
 /// The legs of the connections of this node, in all their states.

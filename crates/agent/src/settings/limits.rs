@@ -131,8 +131,8 @@ impl Limits {
     pub(crate) fn unidentified(&self) -> UnidentifiedLimits {
         UnidentifiedLimits {
             // A move connects a leg before it has a preface to send, so dispatchers may need one leg for each
-            // connection.
-            known_max: self.connections_max,
+            // connection, and a few for their checks.
+            known_max: self.connections_max.max(self.unidentified_max),
             max: self.unidentified_max,
             per_address_max: self.unidentified_per_address_max,
         }

@@ -33,7 +33,6 @@ const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 pub(crate) struct Watari {
     pub(crate) server: Server,
     metrics: SocketAddr,
-    program: String,
     /// The dispatcher's administration socket.
     admin: PathBuf,
     /// The first agent's administration socket.
@@ -118,8 +117,8 @@ impl Watari {
             UpgradedNode::Agent => (&self.server.processes[1], &self.agent_admin),
         };
         let (old, since) = (process.id(), Instant::now());
-        self.ctl(admin, &["upgrade"])?;
-        let status = self.ctl(admin, &["--json", "status"])?;
+        ctl(admin, &["upgrade"])?;
+        let status = ctl(admin, &["--json", "status"])?;
         let status: serde_json::Value =
             serde_json::from_slice(&status).map_err(|error| doing("reading the status of a node")(error.into()))?;
         let pid = status["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -129,22 +128,22 @@ impl Watari {
     }
 
     fn order_others(&self, order: &str) -> Result<(), Failure> {
-        ["a2", "a3"].into_iter().try_for_each(|agent| self.ctl(&self.admin, &[order, agent]).map(drop))
+        ["a2", "a3"].into_iter().try_for_each(|agent| ctl(&self.admin, &[order, agent]).map(drop))
     }
 
     /// Orders the first agent to continue its only download from another origin.
     pub(crate) fn move_download(&self) -> Result<(), Failure> {
-        let pools = self.ctl(&self.agent_admin, &["--json", "origins"])?;
+        let pools = ctl(&self.agent_admin, &["--json", "origins"])?;
         let pools: Vec<serde_json::Value> = serde_json::from_slice(&pools)
             .map_err(|error| doing("reading what an agent says of origins")(error.into()))?;
         let transfer = pools.iter().find_map(|pool| pool["transfers"][0]["id"].as_u64());
         let transfer = transfer.ok_or_else(|| doing("moving a download")(std::io::ErrorKind::NotFound.into()))?;
-        self.ctl(&self.agent_admin, &["origins", "move", &transfer.to_string()]).map(drop)
+        ctl(&self.agent_admin, &["origins", "move", &transfer.to_string()]).map(drop)
     }
 
     /// The dispatcher's connections, as `watari ctl` shows them.
     pub(crate) fn connections(&self) -> Result<Vec<serde_json::Value>, Failure> {
-        let answer = self.ctl(&self.admin, &["--json", "connections"])?;
+        let answer = ctl(&self.admin, &["--json", "connections"])?;
         serde_json::from_slice(&answer).map_err(|error| doing("reading the list of connections")(error.into()))
     }
 
@@ -155,17 +154,6 @@ impl Watari {
         let topic = serde_json::json!({"move": {"connection": connection, "node": agent}});
         stream.write_all(format!("{}\n", serde_json::json!({"version": 1, "topic": topic})).as_bytes())?;
         stream.read_to_end(&mut Vec::new()).map(drop)
-    }
-
-    /// Runs `watari ctl`, and returns its output.
-    fn ctl(&self, admin: &Path, order: &[&str]) -> Result<Vec<u8>, Failure> {
-        let answer = Command::new(&self.program).arg("ctl").args(order).arg("--admin").arg(admin).output();
-        let answer = answer.map_err(doing(format!("running watari ctl {}", order.join(" "))))?;
-        if answer.status.success() {
-            return Ok(answer.stdout);
-        }
-        let why = String::from_utf8_lossy(&answer.stderr).into_owned();
-        Err(doing(order.join(" "))(std::io::Error::other(why)))
     }
 
     /// Number of connections that have moved since the dispatcher started.
@@ -205,11 +193,11 @@ impl Watari {
         let processes = cluster.nodes.iter().map(|node| cluster.run(&program, node)).collect::<Result<_, _>>()?;
         let mut server = Server { service, processes };
         for (node, process) in cluster.nodes.iter().zip(&mut server.processes) {
-            process.wait_until(|| cluster.linked(&program, node))?;
+            process.wait_until(|| cluster.linked(node))?;
         }
         let [admin, agent_admin] = [0, 1].map(|node: usize| cluster.admin(&cluster.nodes[node]));
         let (server, metrics) = (server.ready(clients)?, cluster.nodes[0].metrics);
-        Ok(Self { server, metrics, program, admin, agent_admin, successor: OnceLock::new() })
+        Ok(Self { server, metrics, admin, agent_admin, successor: OnceLock::new() })
     }
 }
 
@@ -316,16 +304,25 @@ impl Cluster<'_> {
     }
 
     /// Checks that `node` has all its links. Of a dispatcher, also checks that it can use its agents.
-    fn linked(&self, program: &str, node: &Node) -> Result<(), String> {
-        let answer = Command::new(program).args(["ctl", "--json", "nodes", "--admin"]).arg(self.admin(node)).output();
-        let answer = answer.map_err(|error| error.to_string())?;
-        let nodes: Vec<serde_json::Value> =
-            serde_json::from_slice(&answer.stdout).map_err(|error| error.to_string())?;
+    fn linked(&self, node: &Node) -> Result<(), String> {
+        let answer = ctl(self.admin(node).as_ref(), &["--json", "nodes"]).map_err(|error| error.to_string())?;
+        let nodes: Vec<serde_json::Value> = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
         match nodes.iter().find(|other| other["up"] != true || other["available"] == false) {
             None => Ok(()),
             Some(other) => Err(format!("it has no use of {} yet", other["name"])),
         }
     }
+}
+
+/// Runs `watari ctl` at the node with this socket, and returns its output.
+pub(crate) fn ctl(admin: &Path, order: &[&str]) -> Result<Vec<u8>, Failure> {
+    let answer = Command::new(program()?).arg("ctl").args(order).arg("--admin").arg(admin).output();
+    let answer = answer.map_err(doing(format!("running watari ctl {}", order.join(" "))))?;
+    if answer.status.success() {
+        return Ok(answer.stdout);
+    }
+    let why = String::from_utf8_lossy(&answer.stderr).into_owned();
+    Err(doing(order.join(" "))(std::io::Error::other(why)))
 }
 
 /// The path of `watari`, which was built together with this program and is in the same directory.

@@ -11,8 +11,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use watari_addresses::{Addresses, Flow};
 use watari_handoff::{Giving, GivingAction};
 use watari_mesh::SendError;
+use watari_relay::Input;
 use watari_tcp_repair::Frozen;
-use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
+use watari_values::{ConnectionId, DispatcherChange, NodeName};
 use watari_wire::{
     CHANGE_STATE_LEN_MAX, DispatcherToDispatcher, STATE_PART_LEN_MAX, StatePart, TakeComing, TakeReady, TakeWanted,
 };
@@ -39,7 +40,7 @@ const CLOSED: Duration = Duration::from_secs(2);
 const REMINDED: Duration = Duration::from_secs(5);
 /// How often a message is repeated that was not answered.
 const REPEAT: Duration = Duration::from_millis(200);
-/// How often the table is looked at for connections that end.
+/// How often the table is looked at while connections are reset.
 const POLL: Duration = Duration::from_millis(2);
 /// Attempts for one connection in one switch.
 const ATTEMPTS: u32 = 3;
@@ -47,7 +48,7 @@ const ATTEMPTS: u32 = 3;
 const ASKED_MAX: usize = 32;
 /// Connections that are asked together. The kernels get their flows in one order.
 const BATCH: usize = 16;
-/// How often the table is looked at, and how long a full link has.
+/// How often what was not answered is looked at, and the table at the end of a round.
 const TICK: Duration = Duration::from_millis(20);
 /// How long packets of a connection are forwarded that has gone: longer than it is let in at the next dispatcher. By
 /// then routers and clients know the new owner.
@@ -96,6 +97,7 @@ pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to
         tracing::warn!(%address, %to, "the next dispatcher does not answer that it takes connections");
         return false;
     };
+    shared.changes.forget_given();
     let mut run = Run::new(shared, addresses, address, to, mac);
     run.give(Instant::now() + ALL_MAX).await;
     let left = shared.table.ids_at(address).len();
@@ -120,7 +122,7 @@ pub(crate) async fn leave(shared: &DispatcherShared, address: IpAddr) {
 
 /// The address stays, or is lost. Connections that are about to change their dispatcher do not.
 pub(crate) async fn stay(shared: &DispatcherShared, address: IpAddr) {
-    shared.table.message_all_at(address, || RelayMessage::Stay);
+    shared.table.message_all_at(address, stay_here);
     let Some(addresses) = shared.changes.addresses.get() else { return };
     if let Err(error) = addresses.flows().open_to_new(address).await {
         tracing::warn!(%address, %error, "new clients are turned away for {CLOSED:?}");
@@ -156,18 +158,11 @@ impl DispatcherShared {
             let _ = waiting.send(ready.mac);
         }
     }
+}
 
-    pub(crate) fn on_take_held(&self, from: &NodeName, change: DispatcherChange) {
-        self.changes.answer(from, change, Answer::Held);
-    }
-
-    pub(crate) fn on_take_refused(&self, from: &NodeName, change: DispatcherChange, reason: AbortReason) {
-        self.changes.answer(from, change, Answer::Refused(reason));
-    }
-
-    pub(crate) fn on_taken(&self, from: &NodeName, change: DispatcherChange) {
-        self.changes.answer(from, change, Answer::Taken);
-    }
+/// The message to a relay whose connection does not change its dispatcher any more.
+fn stay_here() -> RelayMessage {
+    RelayMessage::Input(Box::new(Input::ChangeFailed))
 }
 
 /// One switch of an address.
@@ -186,8 +181,8 @@ struct Run<'a> {
     asked: HashMap<ConnectionId, (Instant, Instant)>,
     /// Connections that stand still, and may be at the next dispatcher.
     offered: HashMap<DispatcherChange, FrozenConnection>,
-    /// Connections that the next dispatcher has. It may not know yet: since when, and when it was informed last.
-    unconfirmed: HashMap<DispatcherChange, (Instant, Instant)>,
+    /// Connections that the next dispatcher has. It may not know yet.
+    unconfirmed: HashMap<DispatcherChange, Unconfirmed>,
     /// Attempts that have failed, by connection.
     failed: HashMap<ConnectionId, u32>,
     /// Whether the next dispatcher cannot be reached any more.
@@ -195,12 +190,25 @@ struct Run<'a> {
     /// When a connection was given last, and when the next dispatcher was announced more.
     progress: Instant,
     announced: Instant,
-    /// When the next dispatcher answered last, and when new clients were turned away last.
+    /// When the next dispatcher answered last.
     answered: Instant,
-    closed: Instant,
+    closed: Option<Closed>,
     /// Flows that were sent away, of connections that are not given.
     away: HashSet<Flow>,
     given: usize,
+}
+
+/// A connection that was given, and when the next dispatcher was informed first and last.
+struct Unconfirmed {
+    giving: Giving,
+    since: Instant,
+    last: Instant,
+}
+
+/// New clients are turned away.
+struct Closed {
+    since: Instant,
+    renewed: Instant,
 }
 
 /// A frozen connection.
@@ -240,7 +248,7 @@ impl<'a> Run<'a> {
             progress: Instant::now(),
             announced: Instant::now(),
             answered: Instant::now(),
-            closed: Instant::now(),
+            closed: None,
             away: HashSet::new(),
             given: 0,
         }
@@ -250,8 +258,6 @@ impl<'a> Run<'a> {
     async fn give(&mut self, deadline: Instant) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Since when new clients are turned away.
-        let mut closed: Option<Instant> = None;
         self.progress = Instant::now();
         self.left = self.at_address();
         while !self.is_lost {
@@ -259,12 +265,7 @@ impl<'a> Run<'a> {
             tokio::select! {
                 Some((id, reply)) = self.replies.recv() => self.on_replies(id, reply).await,
                 Some((change, answer)) = self.answers.recv() => self.on_answers(change, answer).await,
-                _ = ticks.tick() => {
-                    self.on_tick().await;
-                    if closed.is_some() && self.closed.elapsed() > CLOSED / 2 {
-                        self.close().await;
-                    }
-                }
+                _ = ticks.tick() => self.on_tick().await,
             }
             if !self.left.is_empty() || !self.offered.is_empty() || !self.asked.is_empty() {
                 if self.is_over(deadline) {
@@ -274,12 +275,13 @@ impl<'a> Run<'a> {
             }
             // A round is over. Those that begin or end at the moment are asked again.
             self.left = self.at_address();
-            match closed {
-                None => {
-                    self.close().await;
-                    closed = Some(Instant::now());
+            match &self.closed {
+                None => self.close().await,
+                Some(Closed { since, .. })
+                    if self.unconfirmed.is_empty() && (self.left.is_empty() || since.elapsed() > REST_MAX) =>
+                {
+                    break;
                 }
-                Some(at) if self.unconfirmed.is_empty() && (self.left.is_empty() || at.elapsed() > REST_MAX) => break,
                 Some(_) => {}
             }
             if self.is_over(deadline) {
@@ -294,13 +296,14 @@ impl<'a> Run<'a> {
             self.fail(change, "time is over").await;
         }
         for id in std::mem::take(&mut self.asked).into_keys() {
-            self.shared.table.message(id, RelayMessage::Stay);
+            self.shared.table.message(id, stay_here());
         }
     }
 
     /// Turns new clients away for a while.
     async fn close(&mut self) {
-        self.closed = Instant::now();
+        let now = Instant::now();
+        self.closed.get_or_insert(Closed { since: now, renewed: now }).renewed = now;
         if let Err(error) = self.addresses.flows().close_to_new(self.address, CLOSED).await {
             tracing::warn!(%error, "cannot turn new clients away");
         }
@@ -329,7 +332,8 @@ impl<'a> Run<'a> {
         }
         let asked: Vec<_> = self.left.drain(..BATCH.min(self.left.len())).collect();
         // First, so that the next dispatcher holds their packets by the time at which they are sent there.
-        let flows = asked.iter().filter_map(|id| self.shared.table.ends(*id)).collect();
+        let flows = asked.iter().filter_map(|id| self.shared.table.flow(*id));
+        let flows = flows.map(|Flow { client, server }| (client, server)).collect();
         self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::TakeComing(TakeComing { flows }));
         let now = Instant::now();
         for id in asked {
@@ -428,8 +432,9 @@ impl<'a> Run<'a> {
             Answer::Held => self.on_held(change),
             Answer::Refused(reason) => self.fail(change, reason.as_str()).await,
             Answer::Taken => {
-                if self.unconfirmed.remove(&change).is_some() {
-                    lock(&self.shared.changes.offered).remove(&change);
+                if let Some(Unconfirmed { giving, .. }) = self.unconfirmed.get_mut(&change) {
+                    giving.on_taken(change.number);
+                    self.forget_confirmed();
                 }
             }
         }
@@ -440,7 +445,7 @@ impl<'a> Run<'a> {
         if held.giving.on_held(change.number) != Some(GivingAction::Give) {
             return;
         }
-        let Some(FrozenConnection { frozen, taken, flow, .. }) = self.offered.remove(&change) else { return };
+        let Some(FrozenConnection { frozen, giving, taken, flow, .. }) = self.offered.remove(&change) else { return };
         self.away.remove(&flow);
         self.shared.changes.note_given(change.connection);
         if let Err(error) = frozen.discard() {
@@ -450,7 +455,7 @@ impl<'a> Run<'a> {
         let _ = taken.send(());
         self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::Given(change));
         let now = Instant::now();
-        self.unconfirmed.insert(change, (now, now));
+        self.unconfirmed.insert(change, Unconfirmed { giving, since: now, last: now });
         self.given += 1;
         self.progress = Instant::now();
         self.shared.metrics.given.inc();
@@ -490,7 +495,7 @@ impl<'a> Run<'a> {
         let order = &self.order;
         self.asked.retain(|id, (first, last)| {
             if now.duration_since(*first) > ATTEMPT_MAX {
-                table.message(*id, RelayMessage::Stay);
+                table.message(*id, stay_here());
                 return false;
             }
             if now.duration_since(*last) > REPEAT {
@@ -504,6 +509,9 @@ impl<'a> Run<'a> {
         // A dispatcher that answers nothing stands still.
         self.is_lost |= !late.is_empty() && self.answered.elapsed() > ATTEMPT_MAX;
         self.is_lost |= !self.shared.mesh.is_up(&self.order.to);
+        if self.closed.as_ref().is_some_and(|closed| closed.renewed.elapsed() > CLOSED / 2) {
+            self.close().await;
+        }
         for change in late {
             self.fail(change, "no answer").await;
         }
@@ -511,15 +519,22 @@ impl<'a> Run<'a> {
             self.announced = now;
             announce(self.shared, self.address, &self.order.to);
         }
-        let (shared, to) = (self.shared, &self.order.to);
-        self.unconfirmed.retain(|change, (since, last)| {
-            if now.duration_since(*last) > REPEAT {
-                *last = now;
-                shared.send_to_dispatcher(to, DispatcherToDispatcher::Given(*change));
+        for (change, unconfirmed) in &mut self.unconfirmed {
+            if now.duration_since(unconfirmed.last) > REPEAT {
+                unconfirmed.last = now;
+                self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::Given(*change));
             }
-            let is_reminded = now.duration_since(*since) < REMINDED;
+        }
+        self.forget_confirmed();
+    }
+
+    /// Forgets the connections that the next dispatcher has confirmed, or holds no longer.
+    fn forget_confirmed(&mut self) {
+        let mut offered = lock(&self.shared.changes.offered);
+        self.unconfirmed.retain(|change, Unconfirmed { giving, since, .. }| {
+            let is_reminded = giving.is_given() && since.elapsed() < REMINDED;
             if !is_reminded {
-                lock(&shared.changes.offered).remove(change);
+                offered.remove(change);
             }
             is_reminded
         });

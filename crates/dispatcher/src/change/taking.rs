@@ -25,7 +25,7 @@ use crate::upgrade::{Passed, PassedConnection};
 
 /// How long connections of an address may come after they were announced.
 const EXPECTED: Duration = Duration::from_secs(10);
-/// How long a connection is held for the decision. Longer than the previous dispatcher repeats it.
+/// How long a connection is held for the decision. The previous dispatcher repeats it for as long.
 const HELD_MAX: Duration = Duration::from_secs(5);
 /// The bytes of states that are incomplete, of all connections.
 const INCOMPLETE_LEN_MAX: usize = 256 << 20;
