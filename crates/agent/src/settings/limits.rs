@@ -14,8 +14,9 @@ use watari_values::setting::{As, Span, Within};
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Connections at a time, including those in their handshake or held for a decision. The agent resets further ones,
-    /// and refuses further moves to it. The same number of legs from known addresses may wait for their preface. Known
-    /// addresses are those of members, and those from which an authenticated preface has come within the last hour.
+    /// and refuses further moves to it. The same number of legs from known addresses may wait for their preface, or
+    /// `unidentified_max` if that is more. Known addresses are those of members, and those from which an authenticated
+    /// preface has come within the last hour.
     #[serde(with = "As::<NonZeroUsize>")]
     pub connections_max: usize,
     /// Legs from unknown addresses that may wait for their preface. For a newer leg, the agent resets the oldest leg of
