@@ -78,6 +78,8 @@ impl DispatcherShared {
             }
             DispatcherToDispatcher::Given(change) => self.on_given(from, *change),
             DispatcherToDispatcher::Taken(change) => self.changes.answer(from, *change, Answer::Taken),
+            // For `watari_addresses`.
+            DispatcherToDispatcher::Steering(_) => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! System calls of Watari: TCP options, accept loops, threads, pipes for splice(2), descriptors for another process,
-//! return of memory.
+//! return of memory, BPF.
 
 mod accept;
+pub mod bpf;
 mod descriptors;
 mod memory;
 mod pipe;

@@ -176,7 +176,19 @@ fn change_message() -> impl Strategy<Value = Message> {
         .into()),
         change().prop_map(|change| DispatcherToDispatcher::Given(change).into()),
         change().prop_map(|change| DispatcherToDispatcher::Taken(change).into()),
+        steering_advert().prop_map(|advert| DispatcherToDispatcher::Steering(advert).into()),
     ]
+}
+
+fn steering_advert() -> impl Strategy<Value = SteeringAdvert> {
+    use SteeringState::{Joining, Leaving, Left, Serving};
+    let state = prop_oneof![Just(Joining), Just(Serving), Just(Leaving), Just(Left)];
+    (any::<[u8; 6]>(), state, any::<u64>(), any::<bool>()).prop_map(|(mac, state, view, has_strays)| SteeringAdvert {
+        mac,
+        state,
+        view,
+        has_strays,
+    })
 }
 
 fn takeover_message() -> impl Strategy<Value = TakeoverMessage> {

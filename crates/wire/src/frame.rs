@@ -186,6 +186,7 @@ fn write_between_dispatchers<F: Flavor>(message: &DispatcherToDispatcher, to: F)
         DispatcherToDispatcher::TakeComing(body) => write(body, to),
         DispatcherToDispatcher::StatePart(body) => write(body, to),
         DispatcherToDispatcher::TakeRefused(body) => write(body, to),
+        DispatcherToDispatcher::Steering(body) => write(body, to),
         DispatcherToDispatcher::TakeHeld(body)
         | DispatcherToDispatcher::Given(body)
         | DispatcherToDispatcher::Taken(body) => write(body, to),
@@ -309,6 +310,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Given => DispatcherToDispatcher::Given(exactly(number, body)?).into(),
         MessageKind::Taken => DispatcherToDispatcher::Taken(exactly(number, body)?).into(),
         MessageKind::TakeComing => DispatcherToDispatcher::TakeComing(exactly(number, body)?).into(),
+        MessageKind::Steering => DispatcherToDispatcher::Steering(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

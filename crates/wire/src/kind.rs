@@ -106,11 +106,13 @@ pub enum MessageKind {
     Taken = 62,
     /// [`DispatcherToDispatcher::TakeComing`].
     TakeComing = 63,
+    /// [`DispatcherToDispatcher::Steering`].
+    Steering = 64,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -159,6 +161,7 @@ impl MessageKind {
         Self::Given,
         Self::Taken,
         Self::TakeComing,
+        Self::Steering,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -217,6 +220,7 @@ impl MessageKind {
             Self::Given => "given",
             Self::Taken => "taken",
             Self::TakeComing => "take_coming",
+            Self::Steering => "steering",
         }
     }
 }
@@ -307,6 +311,7 @@ impl DispatcherToDispatcher {
             Self::Given(_) => MessageKind::Given,
             Self::Taken(_) => MessageKind::Taken,
             Self::TakeComing(_) => MessageKind::TakeComing,
+            Self::Steering(_) => MessageKind::Steering,
         }
     }
 }

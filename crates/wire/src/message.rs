@@ -20,7 +20,9 @@ pub use agent_to_dispatcher::{
     AgentToDispatcher, Cancel, Established, Final, Held, LegDetached, LegKey, Propose, Refused, Stays,
 };
 pub use dispatcher_to_agent::{Aborted, Decided, DetachLeg, DispatcherToAgent, Freeze, Leave, LegKept};
-pub use dispatcher_to_dispatcher::{DispatcherToDispatcher, StatePart, TakeComing, TakeReady, TakeRefused, TakeWanted};
+pub use dispatcher_to_dispatcher::{
+    DispatcherToDispatcher, StatePart, SteeringAdvert, SteeringState, TakeComing, TakeReady, TakeRefused, TakeWanted,
+};
 pub use takeover::{
     Advert, LeaseGranted, LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Predecessor, SwitchWanted,
     TakeoverMessage, Yielded,

@@ -27,6 +27,8 @@ pub enum DispatcherToDispatcher {
     Given(DispatcherChange),
     /// D2 to D1: D2 has received `Given`.
     Taken(DispatcherChange),
+    /// Each dispatcher of shared addresses to all others, repeatedly (docs/internals/multipath.md).
+    Steering(SteeringAdvert),
 }
 
 /// See [`DispatcherToDispatcher::TakeWanted`].
@@ -70,4 +72,41 @@ pub struct StatePart {
 pub struct TakeRefused {
     pub change: DispatcherChange,
     pub reason: AbortReason,
+}
+
+/// See [`DispatcherToDispatcher::Steering`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteeringAdvert {
+    /// The link-layer address of the interface to which the others pass packets on.
+    pub mac: [u8; 6],
+    pub state: SteeringState,
+    /// A number for the set of dispatchers that accept connections, as the sender knows it.
+    pub view: u64,
+    /// Whether the sender may have connections whose primary, by its view, is another dispatcher.
+    pub has_strays: bool,
+}
+
+/// The state of a dispatcher of shared addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SteeringState {
+    /// It accepts no connections yet.
+    Joining,
+    /// It accepts connections.
+    Serving,
+    /// It accepts no connections any more, and gives those that it has to others.
+    Leaving,
+    /// It has no connections, and only passes packets on.
+    Left,
+}
+
+impl SteeringState {
+    /// Its name in answers and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Serving => "serving",
+            Self::Leaving => "leaving",
+            Self::Left => "left",
+        }
+    }
 }
