@@ -186,7 +186,7 @@ impl Addresses {
         }
         shared.gate = Some(gate.clone());
         shared.netlink = Some(netlink.clone());
-        let notifier = Notifier::start(settings.notify.clone());
+        let notifier = Notifier::start("dispatcher.takeover.notify", settings.notify.clone());
         let mut keepers = Vec::new();
         for (service, interface) in settings.addresses.iter().zip(interfaces) {
             let address = service.address.addr();

@@ -23,6 +23,7 @@ mod hold;
 mod keeper;
 mod link;
 mod metrics;
+mod multipath;
 mod netlink;
 mod notify;
 mod packets;
@@ -37,6 +38,10 @@ pub use driver::{
 };
 pub use gate::{FLOWS_MAX, Flow, Gate, GateError};
 pub use link::InterfaceError;
+pub use multipath::{
+    CountStrays, Multipath, MultipathConfig, MultipathSettings, MultipathStatus, PreparedMultipath, SteeredFlows,
+    dry_run_shared,
+};
 pub use prepare::{Cause, Prepared, StartError, dry_run};
 pub use settings::{FixedSettings, ServiceAddress, Settings};
 

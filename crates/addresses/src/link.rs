@@ -51,6 +51,17 @@ impl Interface {
         }
     }
 
+    /// The index of the loopback interface.
+    pub(crate) fn loopback() -> Result<u32, InterfaceError> {
+        const NAME: &str = "lo";
+        let mut all = getifaddrs().map_err(|error| InterfaceError::List(error.into()))?;
+        let link = all.find_map(|interface| {
+            interface.address.filter(|_| interface.interface_name == NAME)?.as_link_addr().copied()
+        });
+        let index = link.and_then(|link| u32::try_from(link.ifindex()).ok());
+        index.ok_or_else(|| InterfaceError::Missing(NAME.to_owned()))
+    }
+
     /// The address of the interface for packet sockets, of all protocols.
     pub(crate) fn link(&self) -> &LinkAddr {
         &self.link

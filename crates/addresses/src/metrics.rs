@@ -1,4 +1,4 @@
-//! Metrics, with the prefix `watari_address_`.
+//! Metrics, with the prefixes `watari_address_` and `watari_steering_`.
 
 use std::net::IpAddr;
 
@@ -6,6 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use watari_steering::{Counts, Steering};
 use watari_takeover::OwnershipRole;
 
 type Labels = Vec<(&'static str, String)>;
@@ -55,6 +56,42 @@ impl Metrics {
 
     pub(crate) fn failure(&self, address: IpAddr) {
         self.failures.get_or_create(&labels(address)).inc();
+    }
+}
+
+/// Metrics with the prefix `watari_steering_`.
+pub(crate) struct SteeringMetrics {
+    packets: Family<Labels, Counter>,
+    pub(crate) slots: Gauge,
+    pub(crate) strays: Gauge,
+}
+
+impl SteeringMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self { packets: Family::default(), slots: Gauge::default(), strays: Gauge::default() };
+        let registry = registry.sub_registry_with_prefix("watari_steering");
+        registry.register(
+            "packets",
+            "Packets that this node has passed on to other dispatchers: to the primaries of their slots, or as a second \
+             chance",
+            metrics.packets.clone(),
+        );
+        registry.register("slots", "Slots of which this node is the primary", metrics.slots.clone());
+        registry.register(
+            "strays",
+            "Connections of this node whose primary is another dispatcher",
+            metrics.strays.clone(),
+        );
+        metrics
+    }
+
+    /// Copies the counts of the kernel.
+    pub(crate) fn count(&self, steering: &Steering) {
+        let Ok(Counts { to_primary, second_chance }) = steering.counts() else { return };
+        for (to, count) in [("primary", to_primary), ("second_chance", second_chance)] {
+            let counter = self.packets.get_or_create(&vec![("to", to.to_owned())]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
     }
 }
 

@@ -77,6 +77,11 @@ impl Netlink {
         self.running.clone()
     }
 
+    /// For orders of other kinds.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// All addresses of all interfaces.
     pub(crate) async fn addresses(&self) -> Result<Vec<PresentAddress>, Error> {
         let mut found = Vec::new();

@@ -23,29 +23,36 @@ pub(crate) struct Notice {
 
 /// Runs the program for each notice, one after the other, so that the last run is about the last change.
 #[derive(Clone)]
-pub(crate) struct Notifier(Option<mpsc::Sender<Notice>>);
+pub(crate) struct Notifier {
+    key: &'static str,
+    notices: Option<mpsc::Sender<Notice>>,
+}
 
 impl Notifier {
     /// `None`: there is no program. Must be called in a tokio runtime.
-    pub(crate) fn start(program: Option<PathBuf>) -> Self {
-        Self(program.map(|program| {
-            // A name without a directory would be looked up in PATH.
-            let program = std::path::absolute(&program).unwrap_or(program);
-            let (sender, mut notices) = mpsc::channel(WAITING_MAX);
-            tokio::spawn(async move {
-                while let Some(notice) = notices.recv().await {
-                    run(&program, notice).await;
-                }
-            });
-            sender
-        }))
+    /// `key`: its key in the configuration.
+    pub(crate) fn start(key: &'static str, program: Option<PathBuf>) -> Self {
+        Self {
+            key,
+            notices: program.map(|program| {
+                // A name without a directory would be looked up in PATH.
+                let program = std::path::absolute(&program).unwrap_or(program);
+                let (sender, mut notices) = mpsc::channel(WAITING_MAX);
+                tokio::spawn(async move {
+                    while let Some(notice) = notices.recv().await {
+                        run(&program, notice).await;
+                    }
+                });
+                sender
+            }),
+        }
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
-        if let Some(sender) = &self.0
+        if let Some(sender) = &self.notices
             && sender.try_send(notice).is_err()
         {
-            tracing::warn!("the program of dispatcher.takeover.notify is too slow: a change is not reported to it");
+            tracing::warn!("the program of {} is too slow: a change is not reported to it", self.key);
         }
     }
 }

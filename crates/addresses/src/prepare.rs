@@ -29,7 +29,7 @@ pub enum Cause {
     Interface(#[from] InterfaceError),
     #[error(
         "the process lacks the capability {0}, which service addresses need (systemd: \
-         AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW)"
+         AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW, and CAP_BPF for dispatcher.multipath)"
     )]
     Capability(&'static str),
     #[error("an interface of this machine has {0} already, and not from Watari: remove it there")]
@@ -38,6 +38,8 @@ pub enum Cause {
     Gate(#[from] GateError),
     #[error("cannot query interfaces over netlink: {0}")]
     Netlink(#[from] rtnetlink::Error),
+    #[error("{0}")]
+    Steering(io::Error),
     #[error("cannot make packet sockets: {0}")]
     Sockets(io::Error),
     #[error("the program of notify, {}, cannot run: {cause}", program.display())]
@@ -67,16 +69,8 @@ impl Prepared {
             Interface::find(interface).map_err(|cause| StartError { address: Some(number), cause: cause.into() })
         });
         let interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
-        let effective = capabilities(None).map_err(|error| Cause::Sockets(error.into()))?.effective;
-        for (capability, name) in [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::NET_RAW, "CAP_NET_RAW")]
-        {
-            if !effective.contains(capability) {
-                return Err(Cause::Capability(name).into());
-            }
-        }
-        if let Some(program) = &settings.notify {
-            check_program(program).map_err(|cause| Cause::Notify { program: program.clone(), cause })?;
-        }
+        check_capabilities(Needs::Packets)?;
+        check_notify(settings.notify.as_deref())?;
         Interface::try_sockets().map_err(Cause::Sockets)?;
         let netlink = Netlink::open().await.map_err(Cause::Netlink)?;
         let mut leftovers = Vec::new();
@@ -90,6 +84,36 @@ impl Prepared {
         }
         Ok(Self { settings, netlink, interfaces, leftovers })
     }
+}
+
+/// What a node needs for its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Interfaces, packet filters and packet sockets.
+    Packets,
+    /// BPF programs, too.
+    Bpf,
+}
+
+/// Checks that the process has the capabilities.
+pub(crate) fn check_capabilities(needs: Needs) -> Result<(), Cause> {
+    let effective = capabilities(None).map_err(|error| Cause::Sockets(error.into()))?.effective;
+    for (capability, name) in [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::NET_RAW, "CAP_NET_RAW")] {
+        if !effective.contains(capability) {
+            return Err(Cause::Capability(name));
+        }
+    }
+    // Before Linux 5.8, CAP_SYS_ADMIN was for BPF, too.
+    if needs == Needs::Bpf && !effective.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN) {
+        return Err(Cause::Capability("CAP_BPF"));
+    }
+    Ok(())
+}
+
+/// Checks that the operator's program can run.
+pub(crate) fn check_notify(program: Option<&Path>) -> Result<(), Cause> {
+    let Some(program) = program else { return Ok(()) };
+    check_program(program).map_err(|cause| Cause::Notify { program: program.to_owned(), cause })
 }
 
 fn check_program(program: &Path) -> io::Result<()> {

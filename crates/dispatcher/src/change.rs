@@ -1,10 +1,14 @@
-//! Connections change their dispatcher in a planned switch of a service address (docs/internals/takeover.md).
+//! Connections change their dispatcher: in a planned switch of a service address (docs/internals/takeover.md), and when
+//! dispatchers of shared addresses come or leave (docs/internals/multipath.md).
 //!
-//! [`giving`] is the part of the dispatcher that has the address, [`taking`] that of the next one.
+//! [`giving`] is the part of the dispatcher that has the connections, [`taking`] that of the next one. [`settling`] gives
+//! connections to the primaries of their slots.
 //! `watari_handoff::{Giving, Taking}` decide. The client's socket travels as a `watari_tcp_repair::State`, the rest as
 //! in an upgrade ([`crate::upgrade`]).
 
 pub(crate) mod giving;
+pub(crate) mod places;
+pub(crate) mod settling;
 pub(crate) mod taking;
 
 use std::collections::HashMap;
@@ -15,10 +19,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use watari_addresses::Addresses;
 use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
 
 use crate::upgrade::Passed;
+use places::Places;
 use taking::Arrivals;
 
 /// How long D1 does not answer messages about a connection that it has given away: its agent may not know the next
@@ -37,8 +41,8 @@ struct Shipped {
 /// What all changes of a process share.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// The service addresses of this node. Unset in a node that is no candidate.
-    addresses: OnceLock<Addresses>,
+    /// The addresses of this node whose connections may change their dispatcher. Unset in a node that has none.
+    places: OnceLock<Places>,
     /// Who waits until another dispatcher is ready to take connections.
     ready: Mutex<HashMap<(NodeName, IpAddr), ReadySender>>,
     /// Where the answers about shipped connections go.
@@ -65,9 +69,9 @@ pub(crate) enum Answer {
 }
 
 impl Changes {
-    /// Sets the service addresses of this node, once.
-    pub(crate) fn use_addresses(&self, addresses: Addresses) {
-        assert!(self.addresses.set(addresses).is_ok(), "a node has one set of addresses");
+    /// Sets the addresses of this node, once.
+    pub(crate) fn use_places(&self, places: Places) {
+        assert!(self.places.set(places).is_ok(), "a node has one set of addresses");
     }
 
     /// Whether the connection went to another dispatcher just now.

@@ -38,8 +38,9 @@ mod shared;
 mod table;
 mod upgrade;
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -50,8 +51,9 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_addresses::{Addresses, LeavingStep};
+use watari_addresses::{Addresses, LeavingStep, Multipath};
 use watari_mesh::{Event, Mesh};
+use watari_steering::Primaries;
 use watari_sys::Threads;
 use watari_values::{ConnectionId, ConnectionStatus, NodeName};
 use watari_wire::{DispatcherToAgent, Leave};
@@ -59,6 +61,7 @@ use watari_wire::{DispatcherToAgent, Leave};
 use crate::agents::Agents;
 pub use crate::agents::{AgentStatus, UnknownAgent};
 use crate::change::Changes;
+use crate::change::places::Places;
 use crate::clients::Clients;
 pub use crate::config::{
     AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies, Rebalance,
@@ -168,7 +171,19 @@ impl Dispatcher {
     /// Sets the service addresses of this node, for [`Dispatcher::leave`] and for connections that other
     /// dispatchers give. Called once at most.
     pub fn use_addresses(&self, addresses: Addresses) {
-        self.shared.changes.use_addresses(addresses);
+        self.shared.changes.use_places(Places::Takeover(addresses));
+    }
+
+    /// Sets the addresses that this node has together with other dispatchers, and gives connections to their primaries
+    /// until `shutdown`. Called once at most, and not with [`Dispatcher::use_addresses`].
+    pub fn use_multipath(&self, multipath: Multipath, shutdown: &CancellationToken) {
+        self.shared.changes.use_places(Places::Multipath(multipath.clone()));
+        tokio::spawn(change::settling::run(self.shared.clone(), multipath, shutdown.clone()));
+    }
+
+    /// The connections at shared addresses whose primary, among those of all slots, is another dispatcher than `me`.
+    pub fn count_strays(&self, me: &NodeName, addresses: &BTreeSet<IpAddr>, primaries: &Primaries) -> usize {
+        self.shared.count_strays(me, addresses, primaries)
     }
 
     /// How long the first step of [`Dispatcher::leave`] may take.

@@ -180,8 +180,18 @@ impl Table {
 
     /// The ids of the connections at `address`.
     pub(crate) fn ids_at(&self, address: IpAddr) -> Vec<ConnectionId> {
+        self.ids_where(|flow| flow.server.ip() == address)
+    }
+
+    /// The ids of the connections whose flow is meant.
+    pub(crate) fn ids_where(&self, is_meant: impl Fn(&Flow) -> bool) -> Vec<ConnectionId> {
         let entries = self.entries();
-        entries.iter().filter(|(_, entry)| entry.flow.server.ip() == address).map(|(id, _)| *id).collect()
+        entries.iter().filter(|(_, entry)| is_meant(&entry.flow)).map(|(id, _)| *id).collect()
+    }
+
+    /// Looks at the flows of all connections.
+    pub(crate) fn for_each_flow(&self, look: impl FnMut(&Flow)) {
+        self.entries().values().map(|entry| &entry.flow).for_each(look);
     }
 
     /// The client's connection.

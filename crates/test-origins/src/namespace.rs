@@ -15,13 +15,28 @@ const INSIDE: &str = "WATARI_TEST_INSIDE";
 
 /// Runs `test`, the calling test, once more in a user and network namespace of its own, as root there. In that run it
 /// returns true, and the test continues. Only the loopback interface is there, and it is down.
-#[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub fn is_inside(test: &str) -> bool {
+    run_inside(test, &["--map-root-user", "--net"])
+}
+
+/// The same without a user namespace, for what only root of the machine may do. Without root, prints that the test is
+/// skipped, and returns false.
+pub fn is_inside_as_root(test: &str) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: {test} needs root");
+        return false;
+    }
+    run_inside(test, &["--net"])
+}
+
+#[allow(clippy::unwrap_used, reason = "only tests call it")]
+fn run_inside(test: &str, namespaces: &[&str]) -> bool {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
         return true;
     }
     let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
+        .args(namespaces)
+        .arg("--")
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(INSIDE, test)

@@ -6,7 +6,7 @@
 //!
 //! * `raw` is the file as TOML: tables, keys, and the types of values. It refuses unknown keys. `form` finds all
 //!   mistakes of this kind, and `words` describes them without names of Rust types.
-//! * `tables`, `members`, `tls`, `sessions`, `takeover` and `proxy` refuse values that are well-formed but not valid,
+//! * `tables`, `members`, `tls`, `sessions`, `takeover`, `multipath` and `proxy` refuse values that are well-formed but not valid,
 //!   and `check` collects their mistakes. They open no file.
 //! * `model` is the result, except `proxy`. `file` reads the files that it names, and describes mistakes with their
 //!   lines.
@@ -28,6 +28,7 @@ mod load;
 mod members;
 mod mended;
 mod model;
+mod multipath;
 mod outline;
 mod proxy;
 mod raw;

@@ -23,7 +23,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_addresses::{Addresses, BeforeLeaving, PassedAddresses, Prepared, Settings};
+use watari_addresses::{
+    Addresses, BeforeLeaving, LeavingStep, Multipath, MultipathConfig, PassedAddresses, Prepared, PreparedMultipath,
+    Settings,
+};
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh};
@@ -99,8 +102,8 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
         return Ok(());
     }
     process::notify("STOPPING=1");
-    // First: new clients go to the next owner from now on.
-    node.addresses.end().await;
+    // First: new clients go to the next owner, or to other dispatchers, from now on.
+    node.leave_addresses().await;
     if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
         drain::before_the_end(agent, node.reloader.drain_timeout().await, &mut end).await;
     }
@@ -126,6 +129,7 @@ struct Node {
     admin: JoinHandle<()>,
     running: Roles,
     addresses: Addresses,
+    multipath: Option<Multipath>,
     reloader: Arc<Reloader>,
     predecessor: Arc<Predecessor>,
     shutdown: CancellationToken,
@@ -181,6 +185,7 @@ impl Node {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }
         let candidates = Start::candidates(&config).await?;
+        let prepared = Start::prepared_multipath(&config).await?;
         let (mut before, mut passed) = (before, None);
         if let Some(before) = &mut before {
             passed = before.take_over(&running, listeners.has_admin).await?;
@@ -188,7 +193,8 @@ impl Node {
             process::notify(&format!("MAINPID={}", std::process::id()));
         }
         let addresses = start.addresses(&config, candidates, passed, &running).await?;
-        tokio::spawn(distribute(events, running.clone(), addresses.clone()));
+        let multipath = start.multipath(&config, prepared, &running).await?;
+        tokio::spawn(distribute(events, running.clone(), (addresses.clone(), multipath.clone())));
         let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), unlink.clone()).map_err(starting("metrics"))?;
@@ -209,6 +215,7 @@ impl Node {
             mesh: mesh.clone(),
             running: running.clone(),
             addresses: addresses.clone(),
+            multipath: multipath.clone(),
             takeover,
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
@@ -235,7 +242,7 @@ impl Node {
         if let Some(before) = before {
             before.serves(&running).await;
         }
-        Ok(Self { mesh, admin, running, addresses, reloader, predecessor, shutdown })
+        Ok(Self { mesh, admin, running, addresses, multipath, reloader, predecessor, shutdown })
     }
 
     /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at
@@ -294,6 +301,17 @@ impl Node {
         }
     }
 
+    /// Leaves the service addresses, and gives their connections to other dispatchers first.
+    async fn leave_addresses(&self) {
+        self.addresses.end().await;
+        let (Some(multipath), Some(dispatcher)) = (&self.multipath, &self.running.dispatcher) else { return };
+        multipath.leave().await;
+        for address in multipath.status().addresses {
+            dispatcher.leave(LeavingStep::Leave { address }).await;
+        }
+        multipath.end().await;
+    }
+
     async fn stop(self) {
         self.shutdown.cancel();
         let flushed = async {
@@ -348,10 +366,40 @@ impl Start<'_> {
         };
         let started = Addresses::start(addresses, self.mesh.clone(), self.registry, self.shutdown).await;
         let addresses = started.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?;
-        if let Some(dispatcher) = &running.dispatcher {
+        if let (Some(dispatcher), None) = (&running.dispatcher, config.multipath()) {
             dispatcher.use_addresses(addresses.clone());
         }
         Ok(addresses)
+    }
+
+    /// Checks that this node can have addresses together with others, and changes nothing.
+    async fn prepared_multipath(config: &Config) -> Result<Option<PreparedMultipath>, NodeError> {
+        let Some(settings) = config.multipath() else { return Ok(None) };
+        let checked = PreparedMultipath::check(settings.clone()).await;
+        checked.map(Some).map_err(|error| NodeError::Takeover(config.multipath_error(&error)))
+    }
+
+    async fn multipath(
+        &mut self,
+        config: &Config,
+        prepared: Option<PreparedMultipath>,
+        running: &Roles,
+    ) -> Result<Option<Multipath>, NodeError> {
+        let (Some(prepared), Some(dispatcher)) = (prepared, &running.dispatcher) else { return Ok(None) };
+        let node = config.node.name.value.clone();
+        let addresses = config.multipath().map(|settings| settings.addresses.clone()).unwrap_or_default();
+        let (serving, counting, me) = (dispatcher.clone(), dispatcher.clone(), node.clone());
+        let multipath = MultipathConfig {
+            node,
+            prepared,
+            before: None,
+            can_serve: Box::new(move || serving.can_serve()),
+            count_strays: Box::new(move |primaries| counting.count_strays(&me, &addresses, primaries)),
+        };
+        let started = Multipath::start(multipath, self.mesh.clone(), self.registry, self.shutdown).await;
+        let multipath = started.map_err(|error| NodeError::Takeover(config.multipath_error(&error)))?;
+        dispatcher.use_multipath(multipath.clone(), self.shutdown);
+        Ok(Some(multipath))
     }
 
     fn agent(&mut self, config: watari_agent::Config, legs: (NonZeroUsize, TcpListener)) -> Result<Agent, NodeError> {
@@ -384,10 +432,17 @@ async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
 }
 
 /// Passes every event of the mesh to every role, and to the service addresses.
-async fn distribute(mut events: mpsc::Receiver<Event>, roles: Roles, addresses: Addresses) {
+async fn distribute(
+    mut events: mpsc::Receiver<Event>,
+    roles: Roles,
+    (addresses, multipath): (Addresses, Option<Multipath>),
+) {
     while let Some(event) = events.recv().await {
         // First: leases are short.
         addresses.handle(&event);
+        if let Some(multipath) = &multipath {
+            multipath.handle(&event);
+        }
         if let Some(dispatcher) = &roles.dispatcher {
             dispatcher.handle(&event);
         }

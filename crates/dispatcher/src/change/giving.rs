@@ -1,14 +1,14 @@
 //! Gives the connections of a service address to the next dispatcher.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use watari_addresses::{Addresses, Flow};
+use watari_addresses::Flow;
 use watari_handoff::{Giving, GivingAction};
 use watari_mesh::SendError;
 use watari_relay::Input;
@@ -18,6 +18,7 @@ use watari_wire::{
     CHANGE_STATE_LEN_MAX, DispatcherToDispatcher, STATE_PART_LEN_MAX, StatePart, TakeComing, TakeReady, TakeWanted,
 };
 
+use super::places::Places;
 use super::{Answer, Offered, Shipped, lock};
 use crate::shared::DispatcherShared;
 use crate::table::RelayMessage;
@@ -89,18 +90,40 @@ pub(crate) struct Standing {
     pub(crate) taken: oneshot::Sender<()>,
 }
 
+/// The connections of a run.
+pub(crate) struct Scope {
+    /// Their address.
+    pub(crate) address: IpAddr,
+    /// Which of them, by their clients. `None`: all, and new clients are turned away at the end.
+    pub(crate) clients: Option<Box<dyn Fn(SocketAddr) -> bool + Send + Sync>>,
+}
+
+impl Scope {
+    fn ids(&self, shared: &DispatcherShared) -> Vec<ConnectionId> {
+        shared.table.ids_where(|flow| {
+            flow.server.ip() == self.address && self.clients.as_ref().is_none_or(|clients| clients(flow.client))
+        })
+    }
+}
+
 /// Gives all connections at `address` to `to`, as far as possible. The caller owns the address meanwhile. Afterwards, it
 /// calls [`leave`] or [`stay`]. Returns whether the address may go to the next dispatcher, which answers.
 pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to: &NodeName) -> bool {
-    let Some(addresses) = shared.changes.addresses.get() else { return true };
-    let Some(mac) = ready(shared, address, to).await else {
+    give(shared, Scope { address, clients: None }, to).await
+}
+
+/// Gives connections to `to`, as far as possible. Returns whether it answers.
+pub(crate) async fn give(shared: &Arc<DispatcherShared>, scope: Scope, to: &NodeName) -> bool {
+    let Some(places) = shared.changes.places.get() else { return true };
+    let address = scope.address;
+    let Some(mac) = ready(shared, &scope, to).await else {
         tracing::warn!(%address, %to, "the next dispatcher does not answer that it takes connections");
         return false;
     };
     shared.changes.forget_given();
-    let mut run = Run::new(shared, addresses, address, to, mac);
+    let mut run = Run::new(shared, places, scope, to, mac);
     run.give(Instant::now() + ALL_MAX).await;
-    let left = shared.table.ids_at(address).len();
+    let left = run.scope.ids(shared).len();
     tracing::info!(%address, %to, given = run.given, left, "connections have changed their dispatcher");
     if run.is_lost {
         tracing::warn!(%address, %to, "the next dispatcher does not answer any more");
@@ -123,33 +146,34 @@ pub(crate) async fn leave(shared: &DispatcherShared, address: IpAddr) {
 /// The address stays, or is lost. Connections that are about to change their dispatcher do not.
 pub(crate) async fn stay(shared: &DispatcherShared, address: IpAddr) {
     shared.table.message_all_at(address, stay_here);
-    let Some(addresses) = shared.changes.addresses.get() else { return };
-    if let Err(error) = addresses.flows().open_to_new(address).await {
+    let Some(places) = shared.changes.places.get() else { return };
+    if let Err(error) = places.open_to_new(address).await {
         tracing::warn!(%address, %error, "new clients are turned away for {CLOSED:?}");
     }
 }
 
 /// Waits until the next dispatcher is ready. Returns the hardware address to which packets are forwarded.
-async fn ready(shared: &DispatcherShared, address: IpAddr, to: &NodeName) -> Option<[u8; 6]> {
+async fn ready(shared: &DispatcherShared, scope: &Scope, to: &NodeName) -> Option<[u8; 6]> {
     let (sender, mut answer) = oneshot::channel();
-    lock(&shared.changes.ready).insert((to.clone(), address), sender);
+    lock(&shared.changes.ready).insert((to.clone(), scope.address), sender);
     let asks = async {
         loop {
-            announce(shared, address, to);
+            announce(shared, scope, to);
             if let Ok(answered) = timeout(REPEAT, &mut answer).await {
                 return answered.ok();
             }
         }
     };
     let ready = timeout(READY_MAX, asks).await.ok().flatten();
-    lock(&shared.changes.ready).remove(&(to.clone(), address));
+    lock(&shared.changes.ready).remove(&(to.clone(), scope.address));
     ready
 }
 
-/// Announces connections of `address`.
-fn announce(shared: &DispatcherShared, address: IpAddr, to: &NodeName) {
-    let connections = u32::try_from(shared.table.ids_at(address).len()).unwrap_or(u32::MAX);
-    shared.send_to_dispatcher(to, DispatcherToDispatcher::TakeWanted(TakeWanted { address, connections }));
+/// Announces connections.
+fn announce(shared: &DispatcherShared, scope: &Scope, to: &NodeName) {
+    let connections = u32::try_from(scope.ids(shared).len()).unwrap_or(u32::MAX);
+    let wanted = TakeWanted { address: scope.address, connections };
+    shared.send_to_dispatcher(to, DispatcherToDispatcher::TakeWanted(wanted));
 }
 
 impl DispatcherShared {
@@ -165,11 +189,11 @@ fn stay_here() -> RelayMessage {
     RelayMessage::Input(Box::new(Input::ChangeFailed))
 }
 
-/// One switch of an address.
+/// Connections that go to one dispatcher.
 struct Run<'a> {
     shared: &'a Arc<DispatcherShared>,
-    addresses: &'a Addresses,
-    address: IpAddr,
+    places: &'a Places,
+    scope: Scope,
     order: ChangeOrder,
     mac: [u8; 6],
     replies: mpsc::UnboundedReceiver<(ConnectionId, Reply)>,
@@ -221,19 +245,13 @@ struct FrozenConnection {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        shared: &'a Arc<DispatcherShared>,
-        addresses: &'a Addresses,
-        address: IpAddr,
-        to: &NodeName,
-        mac: [u8; 6],
-    ) -> Self {
+    fn new(shared: &'a Arc<DispatcherShared>, places: &'a Places, scope: Scope, to: &NodeName, mac: [u8; 6]) -> Self {
         let (replies_to, replies) = mpsc::unbounded_channel();
         let (answers_to, answers) = mpsc::unbounded_channel();
         Self {
             shared,
-            addresses,
-            address,
+            places,
+            scope,
             order: ChangeOrder { to: to.clone(), replies: replies_to },
             mac,
             replies,
@@ -304,7 +322,7 @@ impl<'a> Run<'a> {
     async fn close(&mut self) {
         let now = Instant::now();
         self.closed.get_or_insert(Closed { since: now, renewed: now }).renewed = now;
-        if let Err(error) = self.addresses.flows().close_to_new(self.address, CLOSED).await {
+        if let Err(error) = self.places.close_to_new(self.scope.address, CLOSED).await {
             tracing::warn!(%error, "cannot turn new clients away");
         }
     }
@@ -316,7 +334,7 @@ impl<'a> Run<'a> {
 
     /// The connections that may be asked.
     fn at_address(&self) -> VecDeque<ConnectionId> {
-        let all = self.shared.table.ids_at(self.address).into_iter();
+        let all = self.scope.ids(self.shared).into_iter();
         all.filter(|id| self.failed.get(id).is_none_or(|failed| *failed < ATTEMPTS)).collect()
     }
 
@@ -362,7 +380,7 @@ impl<'a> Run<'a> {
     async fn offer(&mut self, batch: Vec<Standing>) {
         let flows: Vec<_> = batch.iter().map(|standing| standing.flow).collect();
         self.away.extend(&flows);
-        if let Err(error) = self.addresses.flows().send_away(&flows, self.mac, FORWARDED).await {
+        if let Err(error) = self.places.send_away(&flows, self.mac, FORWARDED).await {
             tracing::warn!(%error, "cannot forward the packets of connections");
             return self.bring_back(&flows).await;
         }
@@ -479,7 +497,7 @@ impl<'a> Run<'a> {
 
     async fn bring_back(&mut self, flows: &[Flow]) {
         if !flows.is_empty()
-            && let Err(error) = self.addresses.flows().bring_back(flows).await
+            && let Err(error) = self.places.bring_back(flows).await
         {
             tracing::warn!(%error, "cannot bring the packets of connections back");
         }
@@ -517,7 +535,7 @@ impl<'a> Run<'a> {
         }
         if now.duration_since(self.announced) > ANNOUNCE {
             self.announced = now;
-            announce(self.shared, self.address, &self.order.to);
+            announce(self.shared, &self.scope, &self.order.to);
         }
         for (change, unconfirmed) in &mut self.unconfirmed {
             if now.duration_since(unconfirmed.last) > REPEAT {
@@ -551,10 +569,10 @@ impl Drop for Run<'_> {
         drop(offered);
         // Thaws their sockets. Their relays go on.
         self.offered.clear();
-        let (flows, away) = (self.addresses.flows(), self.away.drain().collect::<Vec<_>>());
+        let (places, away) = (self.places.clone(), self.away.drain().collect::<Vec<_>>());
         if !away.is_empty() {
             tokio::spawn(async move {
-                if let Err(error) = flows.bring_back(&away).await {
+                if let Err(error) = places.bring_back(&away).await {
                     tracing::warn!(%error, "cannot bring the packets of connections back");
                 }
             });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
-use watari_addresses::{Addresses, Flow};
+use watari_addresses::Flow;
 use watari_handoff::Taking;
 use watari_sys::tcp;
 use watari_tcp_repair::{RestoreError, Restored, State};
@@ -36,8 +36,6 @@ const INCOMPLETE_COUNT_MAX: usize = 256;
 const CLOSED_MAX: Duration = Duration::from_millis(100);
 /// How long a leg to the connection's agent may take.
 const LEG_MAX: Duration = Duration::from_millis(500);
-/// How long packets of a connection pass the gate before this node owns the address: longer than a switch takes.
-const LET_IN: Duration = Duration::from_mins(2);
 /// Connections whose packets pass the gate by one order.
 const BATCH: usize = 64;
 
@@ -74,14 +72,13 @@ struct Arrived {
 impl DispatcherShared {
     pub(crate) fn on_take_wanted(self: &Arc<Self>, from: &NodeName, wanted: &TakeWanted) {
         let TakeWanted { address, connections } = *wanted;
-        let Some(addresses) = self.changes.addresses.get().cloned() else { return };
-        if self.is_passing_on() || !is_owner(&addresses, from, address) {
-            tracing::warn!(%address, %from, "connections are refused: their dispatcher does not own the address");
+        let Some(places) = self.changes.places.get().cloned() else { return };
+        if self.is_passing_on() {
             return;
         }
         let (shared, from) = (self.clone(), from.clone());
         tokio::spawn(async move {
-            match addresses.expect(address).await {
+            match places.expect(&from, address).await {
                 Ok(mac) => {
                     tracing::debug!(%address, %from, connections, "connections are about to come");
                     let until = Instant::now() + EXPECTED;
@@ -89,21 +86,24 @@ impl DispatcherShared {
                     let ready = DispatcherToDispatcher::TakeReady(TakeReady { address, mac });
                     shared.send_to_dispatcher(&from, ready);
                 }
-                Err(error) => tracing::warn!(%address, %from, %error, "cannot take connections"),
+                Err(cause) => tracing::warn!(%address, %from, cause, "cannot take connections"),
             }
         });
     }
 
     /// Holds the packets of connections that are about to come.
     pub(crate) fn on_take_coming(&self, from: &NodeName, coming: &TakeComing) {
-        let Some(addresses) = self.changes.addresses.get().cloned() else { return };
+        let Some(places) = self.changes.places.get().cloned() else { return };
         let flows = coming.flows.iter().map(|(client, server)| Flow { client: *client, server: *server });
         let flows: Vec<_> = flows.filter(|flow| self.is_expected(from, flow.server.ip())).collect();
         if flows.is_empty() {
             return;
         }
+        if let Err(error) = places.expect_flows(&flows, from) {
+            tracing::warn!(%from, %error, "cannot expect connections");
+        }
         tokio::spawn(async move {
-            if let Err(error) = addresses.flows().hold(&flows).await {
+            if let Err(error) = places.hold(&flows).await {
                 tracing::debug!(%error, "packets of connections that are about to come are not held");
             }
         });
@@ -319,20 +319,13 @@ async fn restore(state: &State) -> Result<Restored, RestoreError> {
 pub(crate) async fn deliver(shared: Arc<DispatcherShared>, mut released: mpsc::Receiver<Flow>) {
     let mut batch = Vec::with_capacity(BATCH);
     while released.recv_many(&mut batch, BATCH).await > 0 {
-        let Some(addresses) = shared.changes.addresses.get() else { return };
-        match addresses.flows().deliver(&batch).await {
+        let Some(places) = shared.changes.places.get() else { return };
+        match places.deliver(&batch).await {
             Ok(packets) => tracing::debug!(packets, "held packets are delivered"),
             Err(error) => tracing::warn!(%error, "cannot deliver packets of connections that have come"),
         }
         batch.clear();
     }
-}
-
-/// Whether this node has heard that the dispatcher owns the address.
-fn is_owner(addresses: &Addresses, from: &NodeName, address: IpAddr) -> bool {
-    let statuses = addresses.statuses();
-    let shown = statuses.iter().find(|shown| shown.service.address.addr() == address);
-    shown.is_some_and(|shown| shown.status.owner.as_ref() == Some(from))
 }
 
 /// A flow whose packets are to pass the gate, and who waits for it.
@@ -342,12 +335,12 @@ pub(crate) type LetIn = (Flow, oneshot::Sender<()>);
 pub(crate) async fn let_in(shared: Arc<DispatcherShared>, mut wanted: mpsc::Receiver<LetIn>) {
     let mut batch = Vec::with_capacity(BATCH);
     while wanted.recv_many(&mut batch, BATCH).await > 0 {
-        let Some(addresses) = shared.changes.addresses.get() else { return };
+        let Some(places) = shared.changes.places.get() else { return };
         let flows: Vec<_> = batch.iter().map(|(flow, _)| *flow).collect();
-        let all = addresses.flows().let_in(&flows, LET_IN).await;
+        let all = places.let_in(&flows).await;
         for (flow, waiting) in batch.drain(..) {
             // One flow that cannot come does not keep the others out.
-            let one = if all.is_ok() { Ok(()) } else { addresses.flows().let_in(&[flow], LET_IN).await };
+            let one = if all.is_ok() { Ok(()) } else { places.let_in(&[flow]).await };
             match one {
                 Ok(()) => drop(waiting.send(())),
                 Err(error) => tracing::warn!(client = %flow.client, %error, "cannot let a connection in"),

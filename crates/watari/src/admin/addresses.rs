@@ -1,7 +1,11 @@
 //! Service addresses in answers.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use watari_addresses::AddressStatus;
+use watari_addresses::{AddressStatus, MultipathStatus};
+use watari_steering::SteeringState;
 use watari_takeover::Status;
 
 /// A service address, as the answering node sees it.
@@ -10,7 +14,8 @@ pub(crate) struct AddressEntry {
     /// With the length of its prefix.
     pub(crate) address: String,
     pub(crate) interface: String,
-    /// `active`, `standby`, `asking` or `leaving`.
+    /// `active`, `standby`, `asking` or `leaving`; of an address that several dispatchers have, `joining`, `serving` or
+    /// `leaving`.
     pub(crate) role: String,
     /// The node that has the address. `None`: this node has heard of none.
     pub(crate) owner: Option<String>,
@@ -51,6 +56,28 @@ impl From<AddressStatus> for AddressEntry {
 }
 
 impl AddressEntry {
+    /// Entries for addresses that several dispatchers have.
+    pub(crate) fn of_shared(status: &MultipathStatus) -> Vec<Self> {
+        let MultipathStatus { addresses, interface, state, slots: (own, all), strays, others, is_agreed, .. } = status;
+        let state_of = |state: Option<SteeringState>| state.map_or("silent", SteeringState::as_str);
+        let others: Vec<_> = others.iter().map(|(name, state)| format!("{name} {}", state_of(*state))).collect();
+        let others = if others.is_empty() { "no other dispatcher".to_owned() } else { others.join(", ") };
+        let agreed = if *is_agreed { "" } else { ", not agreed" };
+        let entry = |address: &IpAddr| Self {
+            address: IpNet::from(*address).to_string(),
+            interface: interface.clone(),
+            role: state.as_str().to_owned(),
+            owner: None,
+            since_s: status.for_time.as_secs(),
+            preparing: *state == SteeringState::Leaving && *strays > 0,
+            lease_ms: None,
+            priority: 0,
+            ready: *state == SteeringState::Serving,
+            why: format!("primary of {own} of {all} slots, {strays} strays; {others}{agreed}"),
+        };
+        addresses.iter().map(entry).collect()
+    }
+
     /// The address without its prefix.
     pub(crate) fn ip(&self) -> &str {
         self.address.split('/').next().unwrap_or_default()

@@ -28,7 +28,7 @@ pub(crate) struct Run {
     check: bool,
     /// Only check the configuration and this machine, and print what the node would do to its interfaces
     ///
-    /// That is for service addresses ([dispatcher.takeover]). Nothing is changed.
+    /// That is for service addresses ([dispatcher.takeover], [dispatcher.multipath]). Nothing is changed.
     #[arg(long = "dry-run", conflicts_with = "check")]
     dry: bool,
     /// With --check: print JSON
@@ -115,11 +115,18 @@ impl Run {
 
 /// Prints what the node would do to the interfaces of this machine.
 fn dry_run(config: &Config) -> Result<(), Failure> {
-    let Some(takeover) = config.dispatcher.as_ref().and_then(|dispatcher| dispatcher.takeover.as_ref()) else {
-        return print(format_args!("the configuration has no [dispatcher.takeover]: the node changes no interface\n"));
-    };
     let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
-    let described = runtime.block_on(watari_addresses::dry_run(takeover.settings.clone()));
-    let text = described.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?;
+    let takeover = config.takeover().cloned().map(|settings| runtime.block_on(watari_addresses::dry_run(settings)));
+    let shared =
+        config.multipath().cloned().map(|settings| runtime.block_on(watari_addresses::dry_run_shared(settings)));
+    let text = match (takeover, shared) {
+        (Some(described), _) => described.map_err(|error| NodeError::Takeover(config.takeover_error(&error)))?,
+        (None, Some(described)) => described.map_err(|error| NodeError::Takeover(config.multipath_error(&error)))?,
+        (None, None) => {
+            "the configuration has neither [dispatcher.takeover] nor [dispatcher.multipath]: the node changes no \
+             interface\n"
+                .to_owned()
+        }
+    };
     print(format_args!("{text}"))
 }

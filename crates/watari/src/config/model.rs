@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
+use watari_addresses::MultipathSettings;
 use watari_agent::Listener;
 use watari_dispatcher::AgentConfig;
 use watari_handshake::Policy;
@@ -69,6 +70,8 @@ pub(crate) struct Dispatcher {
     pub(crate) discover: bool,
     /// `None`: its addresses do not move.
     pub(crate) takeover: Option<Takeover>,
+    /// `None`: it has no addresses together with others.
+    pub(crate) multipath: Option<MultipathSettings>,
 }
 
 impl Dispatcher {
@@ -97,7 +100,9 @@ impl Dispatcher {
 
     /// The addresses that may be absent from this node's interfaces.
     pub(crate) fn moving_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.takeover.iter().flat_map(|takeover| &takeover.settings.addresses).map(|service| service.address.addr())
+        let services = self.takeover.iter().flat_map(|takeover| &takeover.settings.addresses);
+        let shared = self.multipath.iter().flat_map(|multipath| &multipath.addresses);
+        services.map(|service| service.address.addr()).chain(shared.copied())
     }
 
     /// The port of the URLs in redirects.

@@ -5,6 +5,7 @@
 //! `value` and `spanned`.
 
 mod dispatcher;
+mod multipath;
 mod pool;
 mod proxy;
 mod sessions;
@@ -21,6 +22,7 @@ use watari_values::NodeName;
 use watari_values::setting::{As, Span, Within};
 
 pub(super) use self::dispatcher::{RawAgentAddress, RawChecks, RawDispatcher, RawPassthrough, THREADS_MAX};
+pub(super) use self::multipath::{RawMultipath, WITHDRAW};
 pub(super) use self::pool::{
     HandoverMode, RawCheck, RawHandover, RawMetric, RawOriginTls, RawPool, RawQueue, RawSticky,
 };

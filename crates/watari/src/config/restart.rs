@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
-use watari_addresses::Settings;
+use watari_addresses::{MultipathSettings, Settings};
 use watari_agent::Sharing;
 
 use super::file::ConfigError;
@@ -24,6 +24,7 @@ impl Config {
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
             ("dispatcher.threads", is_same(self.relay_threads(), new.relay_threads())),
             ("dispatcher.takeover", self.takeover() == new.takeover()),
+            ("dispatcher.multipath", self.multipath() == new.multipath()),
             ("agent", self.agent.is_some() == new.agent.is_some()),
             ("agent.legs", is_same(self.legs(), new.legs())),
             ("agent.threads", is_same(self.serving_threads(), new.serving_threads())),
@@ -45,6 +46,11 @@ impl Config {
     /// The settings of candidates for service addresses.
     pub(crate) fn takeover(&self) -> Option<&Settings> {
         Some(&self.dispatcher.as_ref()?.takeover.as_ref()?.settings)
+    }
+
+    /// The settings of addresses that several dispatchers have.
+    pub(crate) fn multipath(&self) -> Option<&MultipathSettings> {
+        self.dispatcher.as_ref()?.multipath.as_ref()
     }
 
     fn serving_threads(&self) -> Option<NonZeroUsize> {

@@ -180,8 +180,18 @@ impl Check<'_> {
             .takeover
             .map(|raw| self.takeover(&raw, node, may_vote, at))
             .map_or(Some(None), |takeover| takeover.map(Some));
+        let one_of_both = match (&takeover, &raw.multipath) {
+            (Some(Some(_)), Some(multipath)) => {
+                let sentence = "the dispatcher has [dispatcher.takeover] already: its addresses are of one kind";
+                self.wrong(&multipath.addresses, sentence)
+            }
+            _ => Some(()),
+        };
+        let multipath =
+            raw.multipath.map(|raw| self.multipath(&raw, node, at)).map_or(Some(None), |multipath| multipath.map(Some));
         let rebalance = self.rebalance(raw.rebalance, raw.bulk);
         has_address?;
+        one_of_both?;
         Some(Dispatcher {
             threads: threads?,
             listen: listen?,
@@ -189,6 +199,7 @@ impl Check<'_> {
             redirect: redirect?,
             discover: discover?,
             takeover: takeover?,
+            multipath: multipath?,
             config: watari_dispatcher::Config {
                 name: node.name.value.clone(),
                 agents: agents?,

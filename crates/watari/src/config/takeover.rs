@@ -1,7 +1,7 @@
 //! Checks of `[dispatcher.takeover]`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use watari_addresses::{ServiceAddress, Settings, StartError};
@@ -86,30 +86,46 @@ impl Check<'_> {
                 }
                 None => Some(()),
             };
-            let is_served = |listen: &SocketAddr| {
-                listen.ip() == net.addr() || listen.ip().is_unspecified() && listen.is_ipv4() == net.addr().is_ipv4()
-            };
-            let served = if listen.is_some_and(|listen| !listen.iter().any(is_served)) {
-                let sentence = format!("no address of listen is at {}: its clients would be refused", net.addr());
-                self.wrong(address, sentence)
-            } else {
-                Some(())
-            };
-            let own = if node.mesh.ip() == net.addr() {
-                self.wrong(address, "the mesh of this node listens at this address: it has to stay at the node")
-            } else {
-                Some(())
-            };
-            let name = interface.get_ref();
-            let is_name = |c: char| c.is_ascii_graphic() && c != '/';
-            let named = if name.is_empty() || name.len() > INTERFACE_LEN_MAX || !name.chars().all(is_name) {
-                self.wrong(interface, format!("\"{name}\" is not the name of an interface, such as eth0"))
-            } else {
-                Some(())
-            };
-            let ((), (), (), ()) = (once?, served?, own?, named?);
-            Some(ServiceAddress { address: net, interface: name.clone(), priority: priority.0 })
+            let served = self.is_for_clients(address, net.addr(), node, listen);
+            let named = self.interface(interface);
+            let ((), (), name) = (once?, served?, named?);
+            Some(ServiceAddress { address: net, interface: name, priority: priority.0 })
         }))
+    }
+
+    /// Checks an address of clients, which is at `place`.
+    pub(super) fn is_for_clients<T>(
+        &self,
+        place: &Spanned<T>,
+        address: IpAddr,
+        node: &Node,
+        listen: Option<&[SocketAddr]>,
+    ) -> Option<()> {
+        let is_served = |listen: &SocketAddr| {
+            listen.ip() == address || listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4()
+        };
+        let served = if listen.is_some_and(|listen| !listen.iter().any(is_served)) {
+            self.wrong(place, format!("no address of listen is at {address}: its clients would be refused"))
+        } else {
+            Some(())
+        };
+        let own = if node.mesh.ip() == address {
+            self.wrong(place, "the mesh of this node listens at this address: it has to stay at the node")
+        } else {
+            Some(())
+        };
+        served.and(own)
+    }
+
+    /// Checks the name of an interface.
+    pub(super) fn interface(&self, interface: &Spanned<String>) -> Option<String> {
+        let name = interface.get_ref();
+        let is_name = |c: char| c.is_ascii_graphic() && c != '/';
+        if name.is_empty() || name.len() > INTERFACE_LEN_MAX || !name.chars().all(is_name) {
+            self.wrong(interface, format!("\"{name}\" is not the name of an interface, such as eth0"))
+        } else {
+            Some(name.clone())
+        }
     }
 
     fn voters(&self, raw: &Texts, may_vote: impl Fn(&NodeName) -> bool) -> Option<BTreeSet<NodeName>> {

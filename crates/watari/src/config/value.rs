@@ -1,6 +1,6 @@
 //! Values that TOML has no types for.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -46,6 +46,12 @@ pub(super) struct Network(pub(super) IpNet);
 #[serde(try_from = "String")]
 #[schemars(rename = "service-address", with = "String")]
 pub(super) struct ServiceAddress(pub(super) IpNet);
+
+/// An IP address: `192.0.2.10`, `2001:db8::10`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "shared-address", with = "String")]
+pub(super) struct SharedAddress(pub(super) IpAddr);
 
 /// A DNS name, or all names below one: `db.example.com`, `*.example.com`.
 #[derive(Debug, JsonSchema)]
@@ -138,6 +144,20 @@ impl TryFrom<String> for ServiceAddress {
             Err(_) => {
                 Err(format!("\"{text}\" is not an address with a prefix, such as 192.0.2.10/24 or 2001:db8::10/64"))
             }
+        }
+    }
+}
+
+impl TryFrom<String> for SharedAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse::<IpAddr>() {
+            Ok(address) if address.is_unspecified() || address.is_multicast() || address.is_loopback() => {
+                Err(format!("\"{text}\" is not an address that an interface can have for clients"))
+            }
+            Ok(address) => Ok(Self(address.to_canonical())),
+            Err(_) => Err(format!("\"{text}\" is not an address, such as 192.0.2.10 or 2001:db8::10")),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::spawn_blocking;
-use watari_addresses::{Addresses, FixedSettings};
+use watari_addresses::{Addresses, FixedSettings, Multipath};
 use watari_agent::{
     Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
 };
@@ -33,6 +33,7 @@ pub(super) struct View {
     pub(super) mesh: Mesh,
     pub(super) running: Roles,
     pub(super) addresses: Addresses,
+    pub(super) multipath: Option<Multipath>,
     /// The settings of its candidates that no other process of this node may change.
     pub(super) takeover: Option<FixedSettings>,
     pub(super) reloader: Arc<Reloader>,
@@ -133,7 +134,8 @@ impl View {
     }
 
     fn addresses(&self) -> Vec<AddressEntry> {
-        self.addresses.statuses().into_iter().map(AddressEntry::from).collect()
+        let shared = self.multipath.iter().flat_map(|multipath| AddressEntry::of_shared(&multipath.status()));
+        self.addresses.statuses().into_iter().map(AddressEntry::from).chain(shared).collect()
     }
 
     fn nodes(&self) -> Vec<Node> {

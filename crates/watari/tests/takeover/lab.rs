@@ -75,17 +75,25 @@ impl Drop for Node {
 impl Lab {
     /// The machines and configurations. No node runs yet.
     pub(crate) fn new(plan: &Plan) -> Self {
+        let lab = Self::with_machines(&[("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)]);
+        for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
+            lab.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
+        }
+        lab
+    }
+
+    /// Machines with these names and numbers, and the configuration of the agent `a1`.
+    pub(crate) fn with_machines(machines: &[(&'static str, u8)]) -> Self {
         let dir = tempfile::Builder::new().prefix("watari-takeover-").tempdir().unwrap();
         succeed(Command::new("ip").args(["link", "set", "lo", "up"]));
         add_bridge("br0", &["192.0.2.9/24", "2001:db8::9/64"]).unwrap();
-        let host = |(name, number)| {
+        let host = |&(name, number): &(&'static str, u8)| {
             let addresses = [format!("192.0.2.{number}/24"), format!("2001:db8::{number}/64")];
             let machine = Machine::connect("br0", &format!("v{name}"), &addresses.each_ref().map(String::as_str));
             Host { name, number, node: Mutex::default(), machine: machine.unwrap() }
         };
-        let hosts = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(host);
-        let lab = Self { dir, hosts: hosts.into(), watch: None };
-        lab.make_files(plan);
+        let lab = Self { dir, hosts: machines.iter().map(host).collect(), watch: None };
+        lab.make_files();
         lab
     }
 
@@ -111,10 +119,11 @@ impl Lab {
         assert!(seen.answers > 0, "no machine ever answered");
     }
 
-    fn make_files(&self, plan: &Plan) {
+    fn make_files(&self) {
         let watari = |arguments: &[&str]| succeed(Command::new(WATARI).current_dir(self.dir()).args(arguments));
         watari(&["pki", "init", "--dir", "pki"]);
-        for (name, role) in [("d1", "dispatcher"), ("d2", "dispatcher"), ("a1", "agent")] {
+        for Host { name, .. } in &self.hosts {
+            let role = if name.starts_with('d') { "dispatcher" } else { "agent" };
             watari(&["pki", "issue", name, "--role", role, "--dir", "pki"]);
         }
         let subject = format!("subjectAltName=DNS:{HOST}");
@@ -129,9 +138,6 @@ impl Lab {
         let program = self.dir().join("notify");
         fs::write(&program, format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", self.dir().display())).unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
-            self.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
-        }
         self.write_config(
             "a1",
             "[agent]\nlegs = \"192.0.2.3:7101\"\n[[agent.certificate]]\nchain = \"site.pem\"\nkey = \"site.key\"\n\
@@ -331,7 +337,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if thread::panicking() {
-            for name in ["a1", "d1", "d2"] {
+            for Host { name, .. } in &self.hosts {
                 eprintln!("---- {name}\n{}", self.log(name));
             }
         }
@@ -353,7 +359,7 @@ pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn succeed(command: &mut Command) {
+pub(crate) fn succeed(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

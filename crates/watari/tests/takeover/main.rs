@@ -8,6 +8,7 @@
 mod bad_input;
 mod faults;
 mod lab;
+mod multipath;
 mod orders;
 mod switches;
 mod watch;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ fn counted(lab: &Lab, node: &str, name: &str) -> u64 {
 }
 
 /// Downloads of a large file, each to a file of its own.
-struct Downloads {
+pub(crate) struct Downloads {
     bytes: Vec<u8>,
     running: Vec<(PathBuf, Client)>,
 }
@@ -149,30 +149,40 @@ struct Downloads {
 impl Downloads {
     /// Begins all downloads at this rate, and waits until they run.
     fn begin(lab: &Lab, rate: &str) -> Self {
+        Self::begin_with(lab, &DOWNLOADS, rate, |address, file| curl(lab, address, file))
+    }
+
+    /// The same with these addresses and options, by this program.
+    pub(crate) fn begin_with(
+        lab: &Lab,
+        downloads: &[(&str, &[&str])],
+        rate: &str,
+        curl: impl Fn(&str, &str) -> Command,
+    ) -> Self {
         let bytes: Vec<u8> = (0..3_u32 << 20).flat_map(u32::to_le_bytes).collect();
         fs::write(lab.dir().join("www/large"), &bytes).unwrap();
-        let begin = |(number, (address, options)): (usize, (&str, &[&str]))| {
+        let begin = |(number, (address, options)): (usize, &(&str, &[&str]))| {
             let file = lab.dir().join(format!("downloaded{number}"));
             let _ = fs::remove_file(&file);
-            let mut command = curl(lab, address, "large");
+            let mut command = curl(address, "large");
             // A client that only receives does not notice that its dispatcher has died.
-            command.args(options).args(["--speed-limit", "1", "--speed-time", "10"]);
+            command.args(*options).args(["--speed-limit", "1", "--speed-time", "10"]);
             command.args(["--limit-rate", rate, "--output"]).arg(&file);
             (file, Client::start(command))
         };
-        let running: Vec<_> = DOWNLOADS.into_iter().enumerate().map(begin).collect();
+        let running: Vec<_> = downloads.iter().enumerate().map(begin).collect();
         until("the downloads run", || running.iter().all(|(file, _)| file.exists()));
         Self { bytes, running }
     }
 
-    fn assert_complete(&mut self) {
+    pub(crate) fn assert_complete(&mut self) {
         assert!(self.running.iter_mut().any(|(_, client)| !client.has_ended()), "the downloads were too short");
         assert_eq!(self.assert_right(), (self.running.len(), 0));
     }
 
     /// Waits for the ends. Checks the bytes, and that only complete downloads have ended well. Returns how many were
     /// complete, and how many were cut.
-    fn assert_right(&mut self) -> (usize, usize) {
+    pub(crate) fn assert_right(&mut self) -> (usize, usize) {
         let Self { bytes, running } = self;
         let mut complete = 0;
         for (file, client) in running.iter_mut() {
@@ -188,15 +198,22 @@ impl Downloads {
 }
 
 /// A program that ends with this value.
-struct Client(Child);
+pub(crate) struct Client(Child);
 
 impl Client {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         Self(command.spawn().unwrap())
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()
+    }
+
+    /// What it has printed, to its end.
+    pub(crate) fn take_output(&mut self) -> Output {
+        let mut output = Vec::new();
+        self.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+        Output { status: self.0.wait().unwrap(), stdout: output, stderr: Vec::new() }
     }
 }
 
@@ -209,8 +226,12 @@ impl Drop for Client {
 
 /// curl, for a file of the site at `address`.
 fn curl(lab: &Lab, address: &str, file: &str) -> Command {
+    as_curl(Command::new("curl"), lab, address, file)
+}
+
+/// The same, on another machine.
+pub(crate) fn as_curl(mut command: Command, lab: &Lab, address: &str, file: &str) -> Command {
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    let mut command = Command::new("curl");
     command.current_dir(lab.dir()).args(["--silent", "--show-error", "--fail", "--max-time", "35"]);
     command.args(["--cacert", "site.pem", "--resolve", &format!("{HOST}:443:{host}")]);
     command.arg(format!("https://{HOST}/{file}")).stdin(Stdio::null());

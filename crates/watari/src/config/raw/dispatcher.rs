@@ -10,6 +10,7 @@ use watari_dispatcher::{Checks, Policies, Rebalance};
 use watari_values::NodeName;
 use watari_values::setting::{As, Span};
 
+use super::multipath::RawMultipath;
 use super::takeover::RawTakeover;
 use crate::config::spanned::{Spanned, Texts};
 use crate::config::value::{Address, HostPattern, Network, Prefix, ProxyProtocol, Weight};
@@ -64,6 +65,7 @@ pub(crate) struct RawDispatcher {
     #[serde(default)]
     pub(crate) passthrough: Vec<RawPassthrough>,
     pub(crate) takeover: Option<RawTakeover>,
+    pub(crate) multipath: Option<RawMultipath>,
     #[serde(default)]
     pub(crate) limits: watari_dispatcher::Limits,
 }

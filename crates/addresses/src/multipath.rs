@@ -1,0 +1,522 @@
+//! Addresses that several dispatchers have at once (`[dispatcher.multipath]`).
+//!
+//! `watari_steering` decides which dispatcher a packet is for, and its program in the kernel passes packets on. This
+//! driver exchanges adverts with the other dispatchers, keeps the kernel's table current, and has the addresses on the
+//! loopback interface while this node accepts connections or still has some. The dispatcher counts strays, and gives
+//! them to their primaries.
+
+mod orders;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use watari_mesh::Mesh;
+use watari_steering::{Members, Primaries, SILENT_AFTER, SLOTS, Steering, Table};
+use watari_values::{NodeName, Role};
+use watari_wire::{DispatcherToDispatcher, Message, SteeringAdvert, SteeringState};
+
+use crate::clock;
+use crate::hold::Holder;
+use crate::link::Interface;
+use crate::lock;
+use crate::metrics::SteeringMetrics;
+use crate::netlink::Netlink;
+use crate::notify::{Notice, Notifier};
+use crate::prepare::{self, Cause};
+
+pub use orders::SteeredFlows;
+
+/// The interval of adverts: a third of the time after which a dispatcher counts as silent.
+const ADVERT_INTERVAL: Duration = Duration::from_millis(200);
+/// How often silent dispatchers are looked for.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a new process listens for others before it accepts connections.
+const JOIN_AFTER: Duration = Duration::from_secs(1);
+/// How long the loopback interface keeps an address that is not renewed, and how often it is renewed. So the address of
+/// a killed node disappears, and its routing daemon notices.
+const LIFETIME_S: u32 = 3;
+const RENEW: Duration = Duration::from_secs(1);
+/// How long a node that ends has for giving its connections away.
+const LEAVE_MAX: Duration = Duration::from_secs(65);
+/// How often a node that ends looks whether its connections have gone.
+const POLL: Duration = Duration::from_millis(20);
+
+/// `[dispatcher.multipath]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MultipathSettings {
+    pub addresses: BTreeSet<IpAddr>,
+    /// Where packets of routers arrive, and where the other dispatchers are.
+    pub interface: String,
+    /// How long routers may take until they send nothing any more to a node that leaves.
+    pub withdraw: Duration,
+    /// The program that runs when this node begins to accept connections at an address, and when it leaves.
+    pub notify: Option<PathBuf>,
+}
+
+/// Settings with which a node can start.
+pub struct PreparedMultipath {
+    settings: MultipathSettings,
+    netlink: Netlink,
+    interface: Interface,
+    loopback: u32,
+    /// Addresses that the operator has given to this machine. They stay.
+    permanent: BTreeSet<IpAddr>,
+}
+
+impl PreparedMultipath {
+    /// Checks all that can fail, and changes nothing. Must be called in a tokio runtime.
+    pub async fn check(settings: MultipathSettings) -> Result<Self, Cause> {
+        let interface = Interface::find(&settings.interface)?;
+        let loopback = Interface::loopback()?;
+        prepare::check_capabilities(prepare::Needs::Bpf)?;
+        prepare::check_notify(settings.notify.as_deref())?;
+        Interface::try_sockets().map_err(Cause::Sockets)?;
+        let netlink = Netlink::open().await.map_err(Cause::Netlink)?;
+        let present = netlink.addresses().await.map_err(Cause::Netlink)?;
+        let permanent = present.iter().filter(|present| present.is_permanent).map(|present| present.address);
+        let permanent = permanent.filter(|address| settings.addresses.contains(address)).collect();
+        Ok(Self { settings, netlink, interface, loopback, permanent })
+    }
+}
+
+/// Makes the checks of a start, and describes what the node would do to this machine.
+pub async fn dry_run_shared(settings: MultipathSettings) -> Result<String, Cause> {
+    let PreparedMultipath { settings, interface, permanent, .. } = PreparedMultipath::check(settings).await?;
+    let MultipathSettings { addresses, withdraw, notify, .. } = settings;
+    let mut text = String::new();
+    let mac = interface.mac.map(|octet| format!("{octet:02x}")).join(":");
+    let _ = writeln!(text, "at the start:");
+    let _ = writeln!(text, "  tc: attach a BPF program to the ingress of {} ({mac})", interface.name);
+    let _ = writeln!(text, "when an agent is available, and the other dispatchers know this node:");
+    for address in addresses {
+        let net = IpNet::from(address);
+        if permanent.contains(&address) {
+            let _ = writeln!(text, "  {address} is on an interface already, and stays there");
+        } else {
+            let _ = writeln!(text, "  ip address add {net} dev lo valid_lft {LIFETIME_S} preferred_lft 0 nodad");
+        }
+        if let Some(program) = &notify {
+            let _ = writeln!(text, "  run {} active {address} {}", program.display(), interface.name);
+        }
+    }
+    let _ = writeln!(text, "at the end: give the connections to other dispatchers, for {withdraw:?} at least;");
+    let _ = writeln!(text, "  then remove the addresses and the program");
+    Ok(text)
+}
+
+/// Counts the connections of this node that are strays.
+pub type CountStrays = Box<dyn Fn(&Primaries) -> usize + Send + Sync>;
+
+/// The configuration of a node.
+pub struct MultipathConfig {
+    pub node: NodeName,
+    pub prepared: PreparedMultipath,
+    /// What the previous process of this node knew, in an upgrade.
+    pub before: Option<Members>,
+    /// Whether this node can serve clients.
+    pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    pub count_strays: CountStrays,
+}
+
+/// The addresses that this node has together with others. Clones share them.
+#[derive(Clone)]
+pub struct Multipath {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    node: NodeName,
+    mesh: Mesh,
+    settings: MultipathSettings,
+    interface: Interface,
+    loopback: u32,
+    permanent: BTreeSet<IpAddr>,
+    netlink: Netlink,
+    notifier: Notifier,
+    can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    count_strays: CountStrays,
+    started: Duration,
+    inner: Mutex<Inner>,
+    holder: Arc<Mutex<Holder>>,
+    /// An advert has come, or an order.
+    changed: Notify,
+    /// The primaries, if all dispatchers have agreed about them for a while.
+    settled: watch::Sender<Option<Arc<Primaries>>>,
+    /// This node is to leave.
+    is_leaving: AtomicBool,
+    /// The loopback interface is to have the addresses, and has them.
+    wants_addresses: AtomicBool,
+    has_addresses: AtomicBool,
+    metrics: SteeringMetrics,
+    end: CancellationToken,
+}
+
+struct Inner {
+    members: Members,
+    steering: Steering,
+    table: Option<Table>,
+    /// The last advert, and when it was sent.
+    advert: Option<SteeringAdvert>,
+    sent: Duration,
+    /// When the state has changed.
+    since: Duration,
+    /// Whether a successor of this process has the kernel's part.
+    is_passed: bool,
+    flows: orders::MovingFlows,
+}
+
+/// The state of the addresses at this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MultipathStatus {
+    pub addresses: BTreeSet<IpAddr>,
+    pub interface: String,
+    pub state: SteeringState,
+    /// How long the node has had this state.
+    pub for_time: Duration,
+    /// The slots of which this node is the primary, and all.
+    pub slots: (usize, usize),
+    pub strays: usize,
+    /// The others. `None`: silent.
+    pub others: Vec<(NodeName, Option<SteeringState>)>,
+    /// Whether all agree.
+    pub is_agreed: bool,
+}
+
+impl Multipath {
+    /// Loads and attaches the program, and starts to exchange adverts. Ends with `shutdown`: call [`Multipath::leave`]
+    /// before. Must be called in a tokio runtime.
+    pub async fn start(
+        config: MultipathConfig,
+        mesh: Mesh,
+        registry: &mut Registry,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, Cause> {
+        let MultipathConfig { node, prepared, before, can_serve, count_strays } = config;
+        let PreparedMultipath { settings, netlink, interface, loopback, permanent } = prepared;
+        let now = clock::since_boot();
+        let is_successor = before.is_some();
+        let members = before.unwrap_or_else(|| Members::new(node.clone(), now));
+        let mut steering = Steering::load(&settings.addresses, interface.mac)?;
+        let table = members.table();
+        steering.set_table(&table).map_err(Cause::Steering)?;
+        steering.renew(now + SILENT_AFTER, members.is_sure(now)).map_err(Cause::Steering)?;
+        steering.attach(netlink.handle(), interface.index).await?;
+        let inner = Inner {
+            members,
+            steering,
+            table: Some(table),
+            advert: None,
+            sent: Duration::ZERO,
+            since: now,
+            is_passed: false,
+            flows: orders::MovingFlows::default(),
+        };
+        let shared = Arc::new(Shared {
+            node,
+            mesh,
+            interface,
+            loopback,
+            permanent,
+            netlink,
+            notifier: Notifier::start("dispatcher.multipath.notify", settings.notify.clone()),
+            settings,
+            can_serve,
+            count_strays,
+            // The previous process has listened.
+            started: if is_successor { Duration::ZERO } else { now },
+            inner: Mutex::new(inner),
+            holder: Arc::default(),
+            changed: Notify::new(),
+            settled: watch::Sender::new(None),
+            is_leaving: AtomicBool::new(false),
+            wants_addresses: AtomicBool::new(is_successor),
+            has_addresses: AtomicBool::new(is_successor),
+            metrics: SteeringMetrics::register(registry),
+            end: shutdown.child_token(),
+        });
+        let (advertising, renewing) = (shared.clone(), shared.clone());
+        tokio::spawn(shared.end.clone().run_until_cancelled_owned(async move { advertising.advertise().await }));
+        tokio::spawn(shared.end.clone().run_until_cancelled_owned(async move { renewing.keep_addresses().await }));
+        Ok(Self { shared })
+    }
+
+    /// Handles an event of the mesh. Ignores messages about other things.
+    pub fn handle(&self, event: &watari_mesh::Event) {
+        let now = clock::since_boot();
+        match event {
+            watari_mesh::Event::Message {
+                peer,
+                message: Message::DispatcherToDispatcher(DispatcherToDispatcher::Steering(advert)),
+            } => lock(&self.shared.inner).members.hear(peer, advert.clone(), now),
+            watari_mesh::Event::Down { peer, .. } => lock(&self.shared.inner).members.lose(peer, now),
+            _ => return,
+        }
+        self.shared.changed.notify_one();
+    }
+
+    /// The primaries of all slots, whenever all dispatchers have agreed about them for a while. `None` meanwhile.
+    pub fn settled(&self) -> watch::Receiver<Option<Arc<Primaries>>> {
+        self.shared.settled.subscribe()
+    }
+
+    /// This node.
+    pub fn node(&self) -> &NodeName {
+        &self.shared.node
+    }
+
+    /// Whether several dispatchers have the address.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.shared.settings.addresses.contains(&address)
+    }
+
+    /// The link-layer address to which another dispatcher of the addresses passes packets on. `None`: it is not heard.
+    pub fn mac_for(&self, other: &NodeName) -> Option<[u8; 6]> {
+        lock(&self.shared.inner).members.mac(other).map(|_| self.shared.interface.mac)
+    }
+
+    /// Orders for single flows.
+    pub fn flows(&self) -> SteeredFlows {
+        SteeredFlows::new(self.shared.clone())
+    }
+
+    /// The state at this node.
+    pub fn status(&self) -> MultipathStatus {
+        let inner = lock(&self.shared.inner);
+        let primaries = inner.members.primaries();
+        MultipathStatus {
+            addresses: self.shared.settings.addresses.clone(),
+            interface: self.shared.interface.name.clone(),
+            state: inner.members.state(),
+            for_time: clock::since_boot().saturating_sub(inner.since),
+            slots: (primaries.count(&self.shared.node), usize::from(SLOTS)),
+            strays: (self.shared.count_strays)(&primaries),
+            others: inner.members.others().map(|(name, state)| (name.clone(), state)).collect(),
+            is_agreed: inner.members.is_agreed(),
+        }
+    }
+
+    /// Accepts no more connections, and waits until other dispatchers have those that are here, and until routers have
+    /// noticed, for 65 s at most. [`Multipath::end`] comes afterwards.
+    pub async fn leave(&self) {
+        let shared = &self.shared;
+        shared.is_leaving.store(true, Ordering::SeqCst);
+        shared.look();
+        let withdrawn = Instant::now() + shared.settings.withdraw;
+        let gone = async {
+            loop {
+                // Nobody else takes them.
+                let is_alone = lock(&shared.inner).members.serving().is_empty();
+                if is_alone || shared.strays() == 0 && Instant::now() >= withdrawn {
+                    return;
+                }
+                sleep(POLL).await;
+            }
+        };
+        if timeout(LEAVE_MAX, gone).await.is_err() {
+            tracing::warn!(connections = shared.strays(), "connections are left that no other dispatcher has taken");
+        }
+    }
+
+    /// Removes the addresses and the program.
+    pub async fn end(&self) {
+        let shared = &self.shared;
+        lock(&shared.inner).members.set_state(SteeringState::Left, clock::since_boot());
+        shared.look();
+        shared.end.cancel();
+        for address in shared.managed() {
+            if let Err(error) = shared.netlink.remove(shared.loopback, address).await {
+                tracing::warn!(%address, %error, "cannot remove an address from the loopback interface");
+            }
+        }
+        if let Err(error) = Steering::detach(shared.netlink.handle(), shared.interface.index).await {
+            tracing::warn!(interface = shared.interface.name, %error, "cannot remove the program from the interface");
+        }
+    }
+
+    /// Passes what this process knows to a successor, which attaches its own program. This process changes nothing in
+    /// the kernel any more.
+    pub fn pass_on(&self) -> Members {
+        self.shared.end.cancel();
+        let mut inner = lock(&self.shared.inner);
+        inner.is_passed = true;
+        inner.members.clone()
+    }
+}
+
+impl Shared {
+    async fn advertise(&self) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.changed.notified() => {}
+            }
+            self.look();
+        }
+    }
+
+    /// Brings the kernel, the other dispatchers and this one's state up to date.
+    fn look(&self) {
+        let now = clock::since_boot();
+        let mut inner = lock(&self.inner);
+        if inner.is_passed {
+            return;
+        }
+        inner.members.expire(now);
+        self.change_state(&mut inner, now);
+        let is_due = now.saturating_sub(inner.sent) >= ADVERT_INTERVAL;
+        if is_due {
+            let primaries = inner.members.primaries();
+            let strays = (self.count_strays)(&primaries);
+            inner.members.set_strays(strays);
+            self.metrics.strays.set(i64::try_from(strays).unwrap_or(i64::MAX));
+            self.metrics.slots.set(i64::try_from(primaries.count(&self.node)).unwrap_or(i64::MAX));
+            self.metrics.count(&inner.steering);
+            inner.expire_flows();
+        }
+        let table = inner.members.table();
+        if inner.table.as_ref() != Some(&table) {
+            // First here: what the others send to this machine depends on it.
+            if let Err(error) = inner.steering.set_table(&table) {
+                tracing::error!(%error, "cannot replace the table of the steering program");
+            }
+            inner.table = Some(table);
+        }
+        let advert = inner.members.advert(self.interface.mac, now);
+        let is_new = |before: &SteeringAdvert| {
+            (before.state, before.view) != (advert.state, advert.view) || advert.has_strays && !before.has_strays
+        };
+        if is_due || inner.advert.as_ref().is_none_or(is_new) {
+            self.tell(&advert);
+            (inner.advert, inner.sent) = (Some(advert), now);
+        }
+        let (until, is_sure) = (inner.sent + SILENT_AFTER, inner.members.is_sure(now));
+        if let Err(error) = inner.steering.renew(until, is_sure) {
+            tracing::error!(%error, "cannot renew the time limit of the steering program");
+        }
+        let is_settled = inner.members.is_settled(now) && inner.members.state() != SteeringState::Joining;
+        let primaries = is_settled.then(|| Arc::new(inner.members.primaries()));
+        drop(inner);
+        self.settled.send_if_modified(|settled| {
+            let is_other = *settled != primaries;
+            *settled = primaries;
+            is_other
+        });
+    }
+
+    fn change_state(&self, inner: &mut Inner, now: Duration) {
+        let state = inner.members.state();
+        let is_leaving = self.is_leaving.load(Ordering::SeqCst);
+        let wanted = match state {
+            SteeringState::Joining if is_leaving => SteeringState::Leaving,
+            SteeringState::Joining => {
+                let has_listened = now.saturating_sub(self.started) >= JOIN_AFTER && inner.members.is_settled(now);
+                if has_listened && (self.can_serve)() {
+                    // First: the others send packets here as soon as this node accepts connections.
+                    self.wants_addresses.store(true, Ordering::SeqCst);
+                }
+                if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
+            }
+            // Without another, it goes on as well as it can.
+            SteeringState::Serving if is_leaving || !(self.can_serve)() && inner.members.serving().len() > 1 => {
+                SteeringState::Leaving
+            }
+            SteeringState::Leaving if !is_leaving && (self.can_serve)() => SteeringState::Serving,
+            SteeringState::Serving | SteeringState::Leaving | SteeringState::Left => state,
+        };
+        if wanted == state {
+            return;
+        }
+        inner.members.set_state(wanted, now);
+        inner.since = now;
+        let others: Vec<_> = inner.members.others().map(|(name, _)| name.to_string()).collect();
+        let (from, to) = (state.as_str(), wanted.as_str());
+        tracing::info!(from, to, ?others, "the state of the shared addresses has changed");
+        for address in &self.settings.addresses {
+            self.notifier.notify(Notice {
+                is_active: wanted == SteeringState::Serving,
+                address: *address,
+                interface: self.interface.name.clone(),
+            });
+        }
+    }
+
+    fn tell(&self, advert: &SteeringAdvert) {
+        let message = DispatcherToDispatcher::Steering(advert.clone()).into();
+        for peer in self.mesh.peers() {
+            if peer.up_for.is_some() && peer.roles.contains(&Role::Dispatcher) {
+                // A full queue: the next advert says the same.
+                let _ = self.mesh.send(&peer.name, &message);
+            }
+        }
+    }
+
+    fn strays(&self) -> usize {
+        let primaries = lock(&self.inner).members.primaries();
+        (self.count_strays)(&primaries)
+    }
+
+    /// Has the addresses on the loopback interface before this node accepts connections, and afterwards.
+    async fn keep_addresses(&self) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renewed: Option<Instant> = None;
+        loop {
+            ticks.tick().await;
+            let is_due = renewed.is_none_or(|renewed| renewed.elapsed() >= RENEW);
+            if !self.wants_addresses.load(Ordering::SeqCst) || !is_due {
+                continue;
+            }
+            let mut is_complete = true;
+            for address in self.managed() {
+                if let Err(error) = self.netlink.add(self.loopback, address, LIFETIME_S).await {
+                    tracing::error!(%address, %error, "cannot add an address to the loopback interface");
+                    is_complete = false;
+                }
+            }
+            renewed = Some(Instant::now());
+            if is_complete {
+                self.has_addresses.store(true, Ordering::SeqCst);
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// The addresses that this process adds and removes.
+    fn managed(&self) -> impl Iterator<Item = IpNet> {
+        self.settings
+            .addresses
+            .iter()
+            .filter(|address| !self.permanent.contains(address))
+            .map(|address| (*address).into())
+    }
+}
+
+impl Inner {
+    /// Ends the orders for flows whose time is over.
+    fn expire_flows(&mut self) {
+        for flow in self.flows.expired(std::time::Instant::now()) {
+            if let Err(error) = self.steering.keep_flow(flow.client, flow.server) {
+                tracing::warn!(%flow, %error, "cannot end the order for a flow");
+            }
+        }
+    }
+}
+
+impl From<watari_steering::SteeringError> for Cause {
+    fn from(error: watari_steering::SteeringError) -> Self {
+        Self::Steering(io::Error::other(error))
+    }
+}

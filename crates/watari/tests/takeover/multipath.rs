@@ -1,0 +1,242 @@
+//! Several dispatchers have the same addresses, behind a router with real multipath routes.
+//!
+//! The test's own namespace is the router: `c1` is a client on one of its links, the dispatchers and the agent are on
+//! the other. BPF programs need root of the machine, so these tests are not in a user namespace.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use watari_test_origins::namespace::{Machine, add_bridge, is_inside_as_root};
+
+use crate::lab::{Lab, stdout, succeed, until};
+use crate::switches::{Client, Downloads, as_curl};
+
+const V4: &str = "203.0.113.1";
+const V6: &str = "2001:db8:f::1";
+const DISPATCHERS: [(&str, u8); 4] = [("d1", 1), ("d2", 2), ("d4", 4), ("d5", 5)];
+/// The addresses and options of downloads.
+const DOWNLOADS: [(&str, &[&str]); 12] = [
+    (V4, &["--http1.1"]),
+    (V4, &["--http1.1"]),
+    (V4, &["--http1.1"]),
+    (V4, &["--http1.1", "--tls-max", "1.2"]),
+    (V4, &["--http2"]),
+    (V4, &["--http2"]),
+    (V6, &["--http1.1"]),
+    (V6, &["--http1.1"]),
+    (V6, &["--http1.1", "--tls-max", "1.2"]),
+    (V6, &["--http2", "--tls-max", "1.2"]),
+    (V6, &["--http2"]),
+    (V6, &["--http2"]),
+];
+
+struct Site {
+    lab: Lab,
+    client: Machine,
+}
+
+impl Site {
+    fn start(dispatchers: &[&str]) -> Self {
+        let machines: Vec<_> = DISPATCHERS.into_iter().chain([("a1", 3)]).collect();
+        let lab = Lab::with_machines(&machines);
+        add_bridge("br1", &["198.51.100.9/24", "2001:db8:1::9/64"]).unwrap();
+        let client = Machine::connect("br1", "vc1", &["198.51.100.2/24", "2001:db8:1::2/64"]).unwrap();
+        succeed(client.command("ip").args(["route", "add", "default", "via", "198.51.100.9"]));
+        succeed(client.command("ip").args(["route", "add", "default", "via", "2001:db8:1::9"]));
+        for key in [
+            "ipv4/ip_forward",
+            "ipv6/conf/all/forwarding",
+            "ipv4/fib_multipath_hash_policy",
+            "ipv6/fib_multipath_hash_policy",
+        ] {
+            fs::write(format!("/proc/sys/net/{key}"), "1").unwrap();
+        }
+        let site = Self { lab, client };
+        for (name, _) in DISPATCHERS {
+            succeed(site.lab.command(name, "ip").args(["route", "add", "default", "via", "192.0.2.9"]));
+            succeed(site.lab.command(name, "ip").args(["route", "add", "default", "via", "2001:db8::9"]));
+            site.lab.write_config(name, &tables("eth0", ""));
+        }
+        site.lab.start_node("a1");
+        for name in dispatchers {
+            site.lab.start_node(name);
+        }
+        site.until_settled(dispatchers);
+        Site::route_to(dispatchers);
+        site
+    }
+
+    /// The router spreads packets over these dispatchers from now on.
+    fn route_to(dispatchers: &[&str]) {
+        for (address, net) in [(format!("{V4}/32"), "192.0.2."), (format!("{V6}/128"), "2001:db8::")] {
+            let mut command = Command::new("ip");
+            command.args(["route", "replace", &address]);
+            for (_, number) in DISPATCHERS.into_iter().filter(|(name, _)| dispatchers.contains(name)) {
+                command.args(["nexthop", "via", &format!("{net}{number}")]);
+            }
+            succeed(&mut command);
+        }
+    }
+
+    /// Waits until these dispatchers, and no others, accept connections, and all connections are at their primaries.
+    fn until_settled(&self, dispatchers: &[&str]) {
+        for name in dispatchers {
+            until(&format!("{name} has settled"), || {
+                let Some(shown) = self.lab.address(name, V4) else { return false };
+                let why = shown["why"].as_str().unwrap();
+                let knows = |other: &&str| *other == *name || why.contains(&format!("{other} serving"));
+                shown["role"] == "serving"
+                    && why.contains(" 0 strays")
+                    && !why.contains("not agreed")
+                    && why.matches(" serving").count() == dispatchers.len() - 1
+                    && dispatchers.iter().all(knows)
+            });
+        }
+    }
+
+    fn curl(&self, address: &str, file: &str) -> Command {
+        as_curl(self.client.command("curl"), &self.lab, address, file)
+    }
+
+    fn downloads(&self, rate: &str) -> Downloads {
+        Downloads::begin_with(&self.lab, &DOWNLOADS, rate, |address, file| self.curl(address, file))
+    }
+
+    /// A counter of a dispatcher, with its prefix.
+    fn counted(&self, dispatcher: &str, name: &str) -> u64 {
+        let metrics = self.lab.command(dispatcher, "curl").args(["--silent", "http://127.0.0.1:9001/metrics"]).output();
+        let metrics = stdout(&metrics.unwrap());
+        let value = |line: &str| Some(line.strip_prefix(&format!("{name} "))?.parse().unwrap());
+        metrics.lines().find_map(value).unwrap_or(0)
+    }
+}
+
+/// The tables of a dispatcher.
+fn tables(interface: &str, keys: &str) -> String {
+    format!(
+        "[dispatcher]\nlisten = [\"{V4}:443\", \"[{V6}]:443\"]\n\
+         agents = [{{ name = \"a1\", legs = \"192.0.2.3:7101\" }}]\n\
+         [dispatcher.multipath]\naddresses = [\"{V4}\", \"{V6}\"]\ninterface = \"{interface}\"\n\
+         withdraw = \"500ms\"\n{keys}\n"
+    )
+}
+
+/// A start that cannot work changes nothing, and names the cause.
+#[test]
+fn a_start_is_refused() {
+    if !is_inside_as_root("multipath::a_start_is_refused") {
+        return;
+    }
+    let lab = Lab::with_machines(&[("d1", 1), ("a1", 3)]);
+    let run = |program: &[&str], options: &[&str]| {
+        let mut command = lab.command("d1", program[0]);
+        command.args(&program[1..]).args([env!("CARGO_BIN_EXE_watari"), "run", "--config", "d1.toml"]).args(options);
+        let output = command.output().unwrap();
+        (output.status.success(), stdout(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let refused = |program: &[&str], expected: &str| {
+        let (is_done, _, said) = run(program, &[]);
+        assert!(!is_done && said.contains(expected), "{said}");
+        assert!(!lab.ip("d1", &["address", "show"]).contains(V4));
+        let filters = lab.command("d1", "tc").args(["filter", "show", "dev", "eth0", "ingress"]).output().unwrap();
+        assert_eq!(stdout(&filters), "");
+    };
+    lab.write_config("d1", &tables("eth7", ""));
+    refused(&["timeout", "10"], "there is no interface eth7 (dispatcher.multipath)");
+    lab.write_config("d1", &tables("lo", ""));
+    refused(&["timeout", "10"], "the interface lo is not Ethernet (dispatcher.multipath)");
+    lab.write_config("d1", &tables("eth0", "notify = \"nothing\""));
+    refused(&["timeout", "10"], "the program of notify, nothing, cannot run");
+    lab.write_config("d1", &tables("eth0", ""));
+    let without = "-bpf,-sys_admin";
+    refused(&["setpriv", "--bounding-set", without, "--inh-caps", without], "lacks the capability CAP_BPF");
+    let (is_done, said, _) = run(&["timeout", "10"], &["--dry-run"]);
+    assert!(is_done && said.contains(&format!("ip address add {V4}/32 dev lo")), "{said}");
+    assert!(!lab.ip("d1", &["address", "show"]).contains(V4));
+}
+
+/// A router that spreads packets otherwise than before breaks nothing, and no connection has to move.
+#[test]
+fn a_router_may_send_packets_to_any_dispatcher() {
+    if !is_inside_as_root("multipath::a_router_may_send_packets_to_any_dispatcher") {
+        return;
+    }
+    let all = ["d1", "d2", "d4"];
+    let site = Site::start(&all);
+    let mut downloads = site.downloads("2M");
+    for only in all.into_iter().cycle().take(12) {
+        Site::route_to(&[only]);
+        sleep(Duration::from_millis(200));
+    }
+    Site::route_to(&all);
+    downloads.assert_complete();
+    for name in all {
+        assert_eq!(site.counted(name, "watari_dispatcher_connections_given_total"), 0);
+        assert!(site.counted(name, "watari_steering_packets_total{to=\"primary\"}") > 0);
+        assert_eq!(site.counted(name, "watari_steering_packets_total{to=\"second_chance\"}"), 0);
+    }
+}
+
+/// The connections of a dispatcher that dies are lost, and no others. Its kernel passes packets on until the router
+/// notices.
+#[test]
+fn a_dispatcher_that_dies_takes_only_its_own_connections_along() {
+    if !is_inside_as_root("multipath::a_dispatcher_that_dies_takes_only_its_own_connections_along") {
+        return;
+    }
+    let site = Site::start(&["d1", "d2", "d4"]);
+    let mut downloads = site.downloads("2M");
+    let shown = site.lab.ctl("d2", &["--json", "connections"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let own = shown.as_array().unwrap().len();
+    site.lab.kill("d2");
+    // A new connection, by way of the dead one's kernel, too.
+    Site::route_to(&["d2"]);
+    until("new connections are answered", || {
+        let mut command = site.curl(V4, "");
+        command.args(["--connect-timeout", "0.5"]).stderr(Stdio::null());
+        stdout(&command.output().unwrap()) == "hello\n"
+    });
+    site.until_settled(&["d1", "d4"]);
+    Site::route_to(&["d1", "d4"]);
+    assert_eq!(downloads.assert_right(), (DOWNLOADS.len() - own, own));
+}
+
+/// Dispatchers come and leave under load. No connection is lost, and all are at their primaries afterwards.
+#[test]
+fn connections_go_on_while_dispatchers_come_and_leave() {
+    if !is_inside_as_root("multipath::connections_go_on_while_dispatchers_come_and_leave") {
+        return;
+    }
+    let site = Site::start(&["d1", "d2", "d4"]);
+    let mut downloads = site.downloads("600k");
+    let requests = [V4, V6].map(|address| {
+        let mut command = site.curl(address, "?[1-150]");
+        command.args(["--rate", "10/s", "--output", "/dev/null", "--write-out", "%{http_code} %{num_connects}\n"]);
+        command.stdout(Stdio::piped());
+        Client::start(command)
+    });
+    site.lab.start_node("d5");
+    site.until_settled(&["d1", "d2", "d4", "d5"]);
+    Site::route_to(&["d1", "d2", "d4", "d5"]);
+    assert!(site.counted("d5", "watari_dispatcher_connections_taken_total") > 0, "d5 has its share");
+    for (leaving, rest) in [("d1", &["d2", "d4", "d5"][..]), ("d2", &["d4", "d5"])] {
+        site.lab.signal(leaving, Signal::TERM);
+        // Routers notice later.
+        until("it leaves", || site.lab.address(leaving, V4).is_none_or(|shown| shown["role"] == "leaving"));
+        Site::route_to(rest);
+        until("it has left", || site.lab.address(leaving, V4).is_none());
+        site.until_settled(rest);
+    }
+    downloads.assert_complete();
+    for mut client in requests {
+        until("the client has ended", || client.has_ended());
+        let output = stdout(&client.take_output());
+        let connects: u32 = output.lines().map(|line| line.split(' ').nth(1).unwrap().parse::<u32>().unwrap()).sum();
+        assert_eq!((output.lines().filter(|line| line.starts_with("200 ")).count(), connects), (150, 1), "{output}");
+    }
+}
