@@ -9,6 +9,7 @@
 //! in_response  a download from one cluster, and orders to move -- followed | refused
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
 //! takeovers  the owner of a service address is killed -- Watari | keepalived with HAProxy
+//! multipath  load balancers behind multipath routes come, leave and are killed -- Watari | HAProxy
 //! bursts  thousands of connections that open and close --> memory -- kept | taken by the connections
 //! sessions  connections that resume -- an agent | nginx; sharing modes; lookups among more and more sessions
 //! watch  captures --> CPU, memory -- `watari watch` | tcptrace, tshark; a server under load -- watched | not
@@ -40,6 +41,7 @@ mod machine;
 mod measure;
 mod memory;
 mod moves;
+mod multipath;
 mod offer;
 mod process;
 mod proxy;
@@ -99,6 +101,8 @@ enum Part {
     Drains,
     /// Service addresses whose owner is killed
     Takeovers,
+    /// Load balancers with the same address that come and leave
+    Multipath,
     /// Connections that come and leave again
     Bursts,
     /// Connections that resume, and sessions that nodes keep
@@ -200,6 +204,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Takeovers) {
         takeovers::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Multipath) {
+        multipath::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Bursts) {
         bursts::measure(&site, &scale, &mut report)?;
