@@ -51,7 +51,9 @@ pub(crate) struct Continued {
 /// The reason that a leg does not continue its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ContinueRefusal {
-    #[error("the connection is not at this agent, or does not wait for a leg of this dispatcher")]
+    #[error("the connection is not at this agent")]
+    NotHere,
+    #[error("the connection does not wait for a leg of this dispatcher")]
     NotAwaited,
     #[error("the dispatcher continues at other offsets than this agent: bytes were lost")]
     Offsets,
@@ -61,7 +63,7 @@ impl ContinueRefusal {
     /// The reason as a metric label.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Self::NotAwaited => "not_awaited",
+            Self::NotHere | Self::NotAwaited => "not_awaited",
             Self::Offsets => "offsets",
         }
     }

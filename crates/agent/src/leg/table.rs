@@ -65,7 +65,7 @@ impl LegTable {
     pub(crate) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), (ContinueRefusal, Continued)> {
         match self.get(leg.change.connection) {
             Some(control) => control.on_continue(from, leg),
-            None => Err((ContinueRefusal::NotAwaited, leg)),
+            None => Err((ContinueRefusal::NotHere, leg)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Takes connections of a service address from the dispatcher that has it.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use watari_handoff::Taking;
 use watari_sys::tcp;
 use watari_tcp_repair::{RestoreError, Restored, State};
 use watari_values::{AbortReason, DispatcherChange, NodeName};
+use watari_wire::leg::LegSigner;
 use watari_wire::{DispatcherToDispatcher, StatePart, TakeComing, TakeReady, TakeRefused, TakeWanted};
 
 use super::{Shipped, lock};
@@ -34,8 +36,11 @@ const INCOMPLETE_MAX: Duration = Duration::from_secs(5);
 const INCOMPLETE_COUNT_MAX: usize = 256;
 /// How long the socket of an earlier attempt may still be open.
 const CLOSED_MAX: Duration = Duration::from_millis(100);
-/// How long a leg to the connection's agent may take.
+/// How long a leg to the connection's agent may take, with the wait for a link.
 const LEG_MAX: Duration = Duration::from_millis(500);
+/// How long a connection that was given waits for a link to its agent. Its leg stays detached for longer.
+const RENEWED_MAX: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// How long packets of a connection pass the gate before this node owns the address: longer than a switch takes.
 const LET_IN: Duration = Duration::from_mins(2);
 /// Connections whose packets pass the gate by one order.
@@ -67,8 +72,15 @@ struct Arrived {
     socket: Restored,
     flow: Flow,
     /// The leg to its agent, if it has one.
-    leg: Option<TcpStream>,
+    leg: Option<NewLeg>,
     presence: Presence,
+}
+
+/// A leg without a preface.
+struct NewLeg {
+    stream: TcpStream,
+    /// That of the agent's link when the leg was opened.
+    signer: Arc<LegSigner>,
 }
 
 impl DispatcherShared {
@@ -258,14 +270,43 @@ impl DispatcherShared {
         Ok(Arrived { passed, socket, flow, leg, presence })
     }
 
-    async fn leg_to_owner(&self, passed: &PassedConnection) -> Result<TcpStream, (AbortReason, String)> {
+    async fn leg_to_owner(&self, passed: &PassedConnection) -> Result<NewLeg, (AbortReason, String)> {
         let owner = &passed.entry.node;
-        if self.agents.availability(owner) != Some(true) {
-            return Err((AbortReason::NoLeg, format!("the agent {owner} is not available")));
-        }
-        let leg = timeout(LEG_MAX, self.leg_to(owner, LegChoice::Any)).await;
+        let leg = timeout(LEG_MAX, self.new_leg_to(owner)).await;
         let leg = leg.unwrap_or_else(|elapsed| Err(elapsed.into()));
-        leg.map(|leg| leg.stream).map_err(|error| (AbortReason::NoLeg, format!("no leg to {owner}: {error}")))
+        leg.map_err(|error| (AbortReason::NoLeg, format!("no leg to {owner}: {error}")))
+    }
+
+    /// Opens a leg, when there is a link to the agent. An idle leg would end when a new process of the agent begins.
+    async fn new_leg_to(&self, agent: &NodeName) -> io::Result<NewLeg> {
+        let signer = loop {
+            match self.agents.signer(agent) {
+                Some(signer) if self.agents.availability(agent) == Some(true) => break signer,
+                _ => sleep(LOOK_INTERVAL).await,
+            }
+        };
+        let stream = self.leg_to(agent, LegChoice::New).await?.stream;
+        Ok(NewLeg { stream, signer })
+    }
+
+    /// The leg, or another one if the link to the agent was lost since it was opened: the process of the agent that has
+    /// accepted it may read no more prefaces.
+    async fn renew(&self, agent: &NodeName, leg: NewLeg) -> TcpStream {
+        let is_current =
+            |leg: &NewLeg| self.agents.signer(agent).is_some_and(|signer| Arc::ptr_eq(&signer, &leg.signer));
+        if is_current(&leg) {
+            return leg.stream;
+        }
+        let renewed = async {
+            loop {
+                match self.new_leg_to(agent).await {
+                    Ok(leg) if is_current(&leg) => return leg.stream,
+                    _ => sleep(LOOK_INTERVAL).await,
+                }
+            }
+        };
+        // Without a link, no preface can be signed, and the connection ends.
+        timeout(RENEWED_MAX, renewed).await.unwrap_or(leg.stream)
     }
 
     /// Lets the connection's packets out, and serves it to its end.
@@ -290,6 +331,10 @@ impl DispatcherShared {
         match passed {
             Passed::Connection(passed) => {
                 let _presence = presence;
+                let leg = match leg {
+                    Some(leg) => Some(self.renew(&passed.entry.node, leg).await),
+                    None => None,
+                };
                 let mut driver = Box::new(RelayDriver::restore(self, *passed, (stream, leg, None)));
                 driver.go_on(change, waiting);
                 driver.run().await;

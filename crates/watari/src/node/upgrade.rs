@@ -23,7 +23,8 @@
 //!     | ends                                         |  /
 //! ```
 //!
-//! `Messages` are those between the two agents, before `Finish` as well (`watari_agent::PassingOn`).
+//! `Messages` are those between the two agents, before `Finish` as well (`watari_agent::PassingOn`). With its answers, the
+//! successor forwards legs that continue connections of the predecessor.
 //!
 //! Until `Connections`, a failure changes nothing. The predecessor kills the successor then. After it, each connection
 //! belongs to one process: to the successor from its `Taken` on. If the successor fails, its connections end with it,
@@ -46,7 +47,7 @@ pub(super) use predecessor::{Parts, Predecessor};
 pub(super) use successor::PredecessorStream;
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 5;
+const FORM: u32 = 6;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromSuccessor {
@@ -59,7 +60,7 @@ enum FromSuccessor {
     /// The successor has the state or the connections of the last message, except those at these positions, which it
     /// cannot continue.
     Taken { refused: Vec<usize> },
-    /// The answer to messages of the agent.
+    /// The answer to messages of the agent, with sockets.
     Messages(SecretBytes),
     /// The successor accepts clients.
     Serving,

@@ -144,7 +144,9 @@ impl Lab {
         let number = self.host(name).number;
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
-             metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"1s\"\n"
+             metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"{}\"\n",
+            // An agent that is upgraded keeps connections for as long.
+            if name == "a1" { "60s" } else { "1s" }
         );
         for Host { name, number, .. } in &self.hosts {
             let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");

@@ -43,8 +43,7 @@ fn connections_go_on() {
     });
     for number in 0..SWITCHES {
         let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
-        let ordered = lab.ctl(from, &["switch", to]);
-        assert!(ordered.status.success(), "{}", String::from_utf8_lossy(&ordered.stderr));
+        order_switch(&lab, from, to);
         lab.until_owner(to);
     }
     downloads.assert_complete();
@@ -82,6 +81,29 @@ fn connections_go_on_without_an_order() {
     lab.until_owner("d1");
     downloads.assert_complete();
     assert_eq!(counted(&lab, "d1", "connections_taken"), DOWNLOADS.len() as u64);
+}
+
+/// The agent is upgraded before and within switches. Its HTTP/2 connections stay in the previous processes, and change
+/// their dispatcher there.
+#[test]
+fn connections_go_on_while_their_agent_is_upgraded() {
+    if !is_inside("switches::connections_go_on_while_their_agent_is_upgraded") {
+        return;
+    }
+    let lab = Lab::start(&PLAN);
+    let mut downloads = Downloads::begin(&lab, "500k");
+    lab.upgrade("a1");
+    order_switch(&lab, "d1", "d2");
+    lab.until_owner("d2");
+    let mut order = Client::start(lab.ctl_command("d2", &["switch", "d1"]));
+    lab.upgrade("a1");
+    until("the order has ended", || order.has_ended());
+    lab.until_owner("d1");
+    downloads.assert_complete();
+    let counted = |name: &str| counted(&lab, "d1", name) + counted(&lab, "d2", name);
+    assert!(counted("connections_taken") >= 2 * DOWNLOADS.len() as u64);
+    assert_eq!((counted("connections_not_given"), counted("connections_given")), (0, counted("connections_taken")));
+    lab.end();
 }
 
 /// The next dispatcher does not answer. The owner keeps the address, its connections, and new clients.
@@ -131,6 +153,12 @@ fn a_dispatcher_dies_within_a_switch() {
         owner = alive;
     }
     lab.end();
+}
+
+/// Orders a switch of all addresses.
+fn order_switch(lab: &Lab, from: &str, to: &str) {
+    let ordered = lab.ctl(from, &["switch", to]);
+    assert!(ordered.status.success(), "{}", String::from_utf8_lossy(&ordered.stderr));
 }
 
 /// A counter of a dispatcher.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -47,6 +47,7 @@ const REST_AGAIN: Duration = Duration::from_millis(20);
 const BATCH_MAX: usize = 32;
 const _: () = assert!(BATCH_MAX * SOCKETS_MAX <= DESCRIPTORS_MAX);
 const _: () = assert!(watari_agent::SOCKETS_MAX <= SOCKETS_MAX);
+const _: () = assert!(watari_agent::FORWARDED_LEGS_MAX <= DESCRIPTORS_MAX);
 /// The bytes of the states in one message, unless one state has more: a few MiB at most.
 const BATCH_LEN_MAX: usize = 8 << 20;
 
@@ -477,11 +478,13 @@ impl Successor {
         Ok(())
     }
 
-    /// Exchanges messages between the agents. Returns how many have come.
+    /// Exchanges messages between the agents. Returns how many have come, and legs with them.
     async fn exchange(&mut self, passing: &watari_agent::PassingOn) -> io::Result<usize> {
         self.send(&FromPredecessor::Messages(passing.messages()), &[]).await?;
-        match self.receive(TAKE_MAX).await? {
-            FromSuccessor::Messages(messages) => passing.handle(messages.as_slice()).map_err(io::Error::other),
+        match self.receive_with_sockets(TAKE_MAX).await? {
+            (FromSuccessor::Messages(answer), sockets) => {
+                passing.handle(answer.as_slice(), sockets).map_err(io::Error::other)
+            }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -548,8 +551,12 @@ impl Successor {
     }
 
     async fn receive(&mut self, limit: Duration) -> io::Result<FromSuccessor> {
-        let (message, _) = within(limit, self.stream.receive()).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        decoded(&Zeroizing::new(message))
+        Ok(self.receive_with_sockets(limit).await?.0)
+    }
+
+    async fn receive_with_sockets(&mut self, limit: Duration) -> io::Result<(FromSuccessor, Vec<OwnedFd>)> {
+        let (message, sockets) = within(limit, self.stream.receive()).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((decoded(&Zeroizing::new(message))?, sockets))
     }
 }
 

@@ -100,8 +100,9 @@ impl PredecessorStream {
                 Ok(0)
             }
             (FromPredecessor::Messages(messages), Some(agent)) => {
-                let answers = agent.exchange(messages.as_slice()).await.map_err(io::Error::other)?;
-                self.send(&FromSuccessor::Messages(answers)).await?;
+                let (answer, sockets) = agent.exchange(messages.as_slice()).await.map_err(io::Error::other)?;
+                let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+                self.stream.send(&encoded(&FromSuccessor::Messages(answer))?, &sockets).await?;
                 Ok(0)
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
