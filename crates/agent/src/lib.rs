@@ -439,7 +439,11 @@ impl AgentShared {
                     self.peers.send(from, AgentToDispatcher::LegDetached(detached));
                 }
             }
-            DispatcherToAgent::AttachLeg(change) => self.leg_table.on_attach(from, *change),
+            DispatcherToAgent::AttachLeg(change) => {
+                if self.leg_table.on_attach(from, *change) {
+                    self.peers.send(from, AgentToDispatcher::LegAttached(*change));
+                }
+            }
         }
     }
 

@@ -106,11 +106,13 @@ pub enum MessageKind {
     Taken = 62,
     /// [`DispatcherToDispatcher::TakeComing`].
     TakeComing = 63,
+    /// [`AgentToDispatcher::LegAttached`].
+    LegAttached = 64,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -159,6 +161,7 @@ impl MessageKind {
         Self::Given,
         Self::Taken,
         Self::TakeComing,
+        Self::LegAttached,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -217,6 +220,7 @@ impl MessageKind {
             Self::Given => "given",
             Self::Taken => "taken",
             Self::TakeComing => "take_coming",
+            Self::LegAttached => "leg_attached",
         }
     }
 }
@@ -248,6 +252,7 @@ impl AgentToDispatcher {
             Self::Tunnel(_) => MessageKind::Tunnel,
             Self::Draining => MessageKind::Draining,
             Self::LegDetached(_) => MessageKind::LegDetached,
+            Self::LegAttached(_) => MessageKind::LegAttached,
         }
     }
 }

@@ -127,14 +127,17 @@ impl LegControl {
         answers.then_some((state.sent, is_first))
     }
 
-    /// The dispatcher goes on by itself.
-    pub(super) fn on_attach(&self, from: &NodeName, number: u32) {
+    /// The dispatcher goes on by itself. Returns whether to answer: also a repeated order, unless another request came.
+    pub(super) fn on_attach(&self, from: &NodeName, number: u32) -> bool {
         let mut state = self.lock();
-        if !self.dispatcher.is(from) || !state.agent_leg.on_attach(number) {
-            return;
+        if !self.dispatcher.is(from) || state.has_failed {
+            return false;
         }
-        self.note(&state);
-        state.wake();
+        if state.agent_leg.on_attach(number) {
+            self.note(&state);
+            state.wake();
+        }
+        state.agent_leg.last() == number
     }
 
     /// Replaces the leg, if this one is awaited. Otherwise returns it.

@@ -47,7 +47,7 @@ pub(super) use predecessor::{Parts, Predecessor};
 pub(super) use successor::PredecessorStream;
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 6;
+const FORM: u32 = 7;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromSuccessor {
