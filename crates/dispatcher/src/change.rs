@@ -84,6 +84,11 @@ impl Changes {
         lock(&self.given).retain(|_, given| given.elapsed() < SILENT);
     }
 
+    /// Whether connections of other dispatchers are held that cannot pass to a successor of this process yet.
+    pub(crate) fn is_any_coming(&self) -> bool {
+        self.arrivals.is_any_coming()
+    }
+
     /// Handles an answer of another dispatcher.
     pub(crate) fn answer(&self, from: &NodeName, change: DispatcherChange, answer: Answer) {
         if let Some(offered) = lock(&self.offered).get(&change).filter(|offered| offered.to == *from) {

@@ -197,7 +197,7 @@ impl PassingOn {
 
     /// Whether no connection is left that could pass.
     pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.shared.metrics.connections.get() == 0
+        self.left.is_empty() && !self.shared.changes.is_any_coming() && self.shared.metrics.connections.get() == 0
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,6 +56,31 @@ pub(super) struct Arrivals {
     incomplete: Mutex<HashMap<(NodeName, DispatcherChange), IncompleteState>>,
     /// Connections that are held, and those that were given lately. The last are asked about again.
     held: Mutex<HashMap<(NodeName, DispatcherChange), HeldArrival>>,
+    /// Connections whose state is complete, until each is served or dropped.
+    coming: Arc<AtomicUsize>,
+}
+
+impl Arrivals {
+    /// Whether a connection is being restored, or held for the decision. It cannot pass to a successor of this process.
+    pub(super) fn is_any_coming(&self) -> bool {
+        self.coming.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Counts a connection in [`Arrivals::coming`] until it is dropped.
+struct Coming(Arc<AtomicUsize>);
+
+impl Coming {
+    fn count(coming: &Arc<AtomicUsize>) -> Self {
+        coming.fetch_add(1, Ordering::SeqCst);
+        Self(coming.clone())
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The bytes of a state so far, and when the first came.
@@ -87,7 +113,11 @@ impl DispatcherShared {
     pub(crate) fn on_take_wanted(self: &Arc<Self>, from: &NodeName, wanted: &TakeWanted) {
         let TakeWanted { address, connections } = *wanted;
         let Some(addresses) = self.changes.addresses.get().cloned() else { return };
-        if self.is_passing_on() || !is_owner(&addresses, from, address) {
+        if self.is_passing_on() {
+            // The successor answers.
+            return;
+        }
+        if !is_owner(&addresses, from, address) {
             tracing::warn!(%address, %from, "connections are refused: their dispatcher does not own the address");
             return;
         }
@@ -151,8 +181,13 @@ impl DispatcherShared {
             }
             incomplete.remove(&key).map(|(state, _)| state).unwrap_or_default()
         };
+        // Counted before it is known whether a successor begins, which waits for those that are counted.
+        let coming = Coming::count(&self.changes.arrivals.coming);
+        if self.is_passing_on() {
+            return self.refuse_change(from, part.change, AbortReason::Expired);
+        }
         let (shared, (from, change)) = (self.clone(), key);
-        self.next_runtime().spawn(async move { shared.take(from, change, state).await });
+        self.next_runtime().spawn(async move { shared.take(from, change, state, coming).await });
     }
 
     /// Whether connections go to a successor of this process.
@@ -179,8 +214,14 @@ impl DispatcherShared {
 
     pub(crate) fn on_given(&self, from: &NodeName, change: DispatcherChange) {
         let mut held = lock(&self.changes.arrivals.held);
-        // A connection that was dropped before is not answered: the previous dispatcher gives it up, too.
-        let Some(arrival) = held.get_mut(&(from.clone(), change)) else { return };
+        let Some(arrival) = held.get_mut(&(from.clone(), change)) else {
+            // The predecessor of this process may have got it. A connection that was dropped before is not answered: the
+            // previous dispatcher gives it up, too.
+            if self.table.contains(change.connection) {
+                self.send_to_dispatcher(from, DispatcherToDispatcher::Taken(change));
+            }
+            return;
+        };
         if arrival.taking.on_given(change.number)
             && let Some(given) = arrival.given.take()
         {
@@ -197,7 +238,7 @@ impl DispatcherShared {
     }
 
     /// Restores a connection, and goes on with it when it is given.
-    async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>) {
+    async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>, coming: Coming) {
         self.drop_earlier(&from, change);
         let arrived = match self.arrive(&from, change, &state).await {
             Ok(arrived) => arrived,
@@ -220,7 +261,7 @@ impl DispatcherShared {
         // It may be given at this moment.
         let is_live = || lock(&self.changes.arrivals.held).get_mut(&key).is_some_and(|held| held.taking.on_timeout());
         if is_given || is_live() {
-            self.go_on(change, arrived).await;
+            self.go_on(change, arrived, coming).await;
         } else {
             tracing::warn!(connection = %change.connection, from = %key.0, "a connection was not given in time");
         }
@@ -310,7 +351,7 @@ impl DispatcherShared {
     }
 
     /// Lets the connection's packets out, and serves it to its end.
-    async fn go_on(self: &Arc<Self>, change: DispatcherChange, arrived: Arrived) {
+    async fn go_on(self: &Arc<Self>, change: DispatcherChange, arrived: Arrived, coming: Coming) {
         let Arrived { passed, socket, flow, leg, presence } = arrived;
         let (sender, let_in) = oneshot::channel();
         if self.let_in.send((flow, sender)).await.is_err() || let_in.await.is_err() {
@@ -337,12 +378,16 @@ impl DispatcherShared {
                 };
                 let mut driver = Box::new(RelayDriver::restore(self, *passed, (stream, leg, None)));
                 driver.go_on(change, waiting);
+                // It can pass from here on.
+                drop(coming);
                 driver.run().await;
             }
             Passed::Client(passed) => {
                 let client =
                     Client { stream, address: passed.address, server: passed.server, read_ahead: passed.read_ahead };
-                Visit::restore(self, presence, client).serve().await;
+                let visit = Visit::restore(self, presence, client);
+                drop(coming);
+                visit.serve().await;
             }
             Passed::Passthrough(_) | Passed::Relayed(_) => {}
         }

@@ -4,13 +4,13 @@ use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{HOST, Lab, PLAN, Plan, V4, V6, stdout, until};
+use crate::lab::{DISPATCHERS, HOST, Lab, PLAN, Plan, V4, V6, stdout, until};
 
 const SWITCHES: usize = 20;
 /// Requests of each keep-alive connection, ten in a second.
@@ -25,6 +25,8 @@ const DOWNLOADS: [(&str, &[&str]); 5] = [
 ];
 /// When a dispatcher dies, after the order of a switch, in milliseconds. A switch takes some tens.
 const DEATHS_MS: [u64; 4] = [15, 30, 50, 80];
+/// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
+const UPGRADES_MS: [u64; 6] = [0, 100, 200, 300, 400, 500];
 
 /// Downloads and keep-alive connections of both TLS versions and IP versions go on through 20 switches.
 #[test]
@@ -127,6 +129,35 @@ fn connections_stay_if_the_next_dispatcher_does_not_answer() {
     lab.end();
 }
 
+/// The next dispatcher is upgraded at the time of a switch. It gives what it holds to its successor, and the switch goes on
+/// with that.
+#[test]
+fn connections_go_on_while_the_next_dispatcher_is_upgraded() {
+    if !is_inside("switches::connections_go_on_while_the_next_dispatcher_is_upgraded") {
+        return;
+    }
+    let lab = Lab::start(&PLAN);
+    let mut downloads = Downloads::begin_several(&lab, "300k", 6);
+    for (number, before) in UPGRADES_MS.into_iter().enumerate() {
+        let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
+        lab.until_standby(to, from);
+        thread::scope(|scope| {
+            let upgrade = scope.spawn(|| lab.upgrade(to));
+            sleep(Duration::from_millis(before));
+            // Without a link, it does not begin.
+            until("the switch is possible", || lab.ctl(from, &["switch", to]).status.success());
+            upgrade.join().unwrap();
+        });
+        lab.until_owner(to);
+        assert_eq!(counted(&lab, from, "connections_not_given"), 0, "upgraded {before} ms before the switch");
+    }
+    for node in DISPATCHERS {
+        assert!(!lab.log(node).contains("the next dispatcher does not answer any more"), "a switch was given up");
+    }
+    downloads.assert_complete();
+    lab.end();
+}
+
 /// A dispatcher dies within a switch. What the client gets is right, and what is cut does not look complete.
 #[test]
 fn a_dispatcher_dies_within_a_switch() {
@@ -147,9 +178,7 @@ fn a_dispatcher_dies_within_a_switch() {
         let (complete, cut) = downloads.assert_right();
         println!("{dead} killed after {after} ms: {complete} of {} complete, {cut} cut", DOWNLOADS.len());
         lab.start_node(dead);
-        until("the node stands by", || {
-            lab.address(dead, V4).is_some_and(|shown| shown["owner"] == alive && shown["ready"] == true)
-        });
+        lab.until_standby(dead, alive);
         owner = alive;
     }
     lab.end();
@@ -177,6 +206,11 @@ struct Downloads {
 impl Downloads {
     /// Begins all downloads at this rate, and waits until they run.
     fn begin(lab: &Lab, rate: &str) -> Self {
+        Self::begin_several(lab, rate, 1)
+    }
+
+    /// The same with several clients for each kind of download.
+    fn begin_several(lab: &Lab, rate: &str, times: usize) -> Self {
         let bytes: Vec<u8> = (0..3_u32 << 20).flat_map(u32::to_le_bytes).collect();
         fs::write(lab.dir().join("www/large"), &bytes).unwrap();
         let begin = |(number, (address, options)): (usize, (&str, &[&str]))| {
@@ -188,7 +222,8 @@ impl Downloads {
             command.args(["--limit-rate", rate, "--output"]).arg(&file);
             (file, Client::start(command))
         };
-        let running: Vec<_> = DOWNLOADS.into_iter().enumerate().map(begin).collect();
+        let all = std::iter::repeat_n(DOWNLOADS, times).flatten();
+        let running: Vec<_> = all.enumerate().map(begin).collect();
         until("the downloads run", || running.iter().all(|(file, _)| file.exists()));
         Self { bytes, running }
     }
@@ -239,7 +274,7 @@ impl Drop for Client {
 fn curl(lab: &Lab, address: &str, file: &str) -> Command {
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
     let mut command = Command::new("curl");
-    command.current_dir(lab.dir()).args(["--silent", "--show-error", "--fail", "--max-time", "35"]);
+    command.current_dir(lab.dir()).args(["--silent", "--show-error", "--fail", "--max-time", "90"]);
     command.args(["--cacert", "site.pem", "--resolve", &format!("{HOST}:443:{host}")]);
     command.arg(format!("https://{HOST}/{file}")).stdin(Stdio::null());
     command
