@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use watari_test_origins::namespace::is_inside;
@@ -23,8 +23,12 @@ const DOWNLOADS: [(&str, &[&str]); 5] = [
     (V6, &["--http1.1"]),
     (V6, &["--http2", "--tls-max", "1.2"]),
 ];
-/// When a dispatcher dies, after the order of a switch, in milliseconds. A switch takes some tens.
+/// When a dispatcher dies or stops, after the order of a switch, in milliseconds. A switch takes some tens.
 const DEATHS_MS: [u64; 4] = [15, 30, 50, 80];
+/// How long a dispatcher is stopped: longer than an attempt, which takes a second at most.
+const STANDSTILL: Duration = Duration::from_millis(1500);
+/// When a switch that was not carried out is ordered again.
+const ORDER_AGAIN: Duration = Duration::from_millis(500);
 /// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
 const UPGRADES_MS: [u64; 6] = [0, 100, 200, 300, 400, 500];
 
@@ -153,6 +157,44 @@ fn connections_go_on_while_the_next_dispatcher_is_upgraded() {
     }
     for node in DISPATCHERS {
         assert!(!lab.log(node).contains("the next dispatcher does not answer any more"), "a switch was given up");
+    }
+    downloads.assert_complete();
+    lab.end();
+}
+
+/// The next dispatcher stands still for longer than an attempt takes, and goes on. No connection is lost or served by
+/// both.
+#[test]
+fn the_next_dispatcher_stands_still_within_a_switch() {
+    if !is_inside("switches::the_next_dispatcher_stands_still_within_a_switch") {
+        return;
+    }
+    // An owner that stands still for less than its lease keeps its address.
+    let keys = "preempt = false\nlease = \"5s\"\nadvert_interval = \"150ms\"";
+    let lab = Lab::start(&Plan { keys, ..PLAN });
+    let mut downloads = Downloads::begin_several(&lab, "300k", 2);
+    for (number, after) in DEATHS_MS.into_iter().enumerate() {
+        let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
+        lab.until_standby(to, from);
+        let mut order = Client::start(lab.ctl_command(from, &["switch", to]));
+        sleep(Duration::from_millis(after));
+        lab.signal(to, Signal::STOP);
+        sleep(STANDSTILL);
+        lab.signal(to, Signal::CONT);
+        // If the next dispatcher did not answer, the owner stays the owner, and is asked again.
+        let mut ordered = Instant::now();
+        let is_active = |address: &str| lab.address(to, address).is_some_and(|shown| shown["role"] == "active");
+        until("the switch is complete", || {
+            let is_complete = is_active(V4) && is_active(V6);
+            if !is_complete && ordered.elapsed() > ORDER_AGAIN {
+                order = Client::start(lab.ctl_command(from, &["switch", to]));
+                ordered = Instant::now();
+            }
+            is_complete
+        });
+        drop(order);
+        lab.until_owner(to);
+        assert_eq!(counted(&lab, from, "connections_not_given"), 0, "stopped {after} ms after the order");
     }
     downloads.assert_complete();
     lab.end();
