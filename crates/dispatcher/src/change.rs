@@ -7,7 +7,7 @@
 pub(crate) mod giving;
 pub(crate) mod taking;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -39,6 +39,7 @@ struct Shipped {
 pub(crate) struct Changes {
     /// The service addresses of this node. Unset in a node that is no candidate.
     addresses: OnceLock<Addresses>,
+    services: OnceLock<HashSet<IpAddr>>,
     /// Who waits until another dispatcher is ready to take connections.
     ready: Mutex<HashMap<(NodeName, IpAddr), ReadySender>>,
     /// Where the answers about shipped connections go.
@@ -67,7 +68,14 @@ pub(crate) enum Answer {
 impl Changes {
     /// Sets the service addresses of this node, once.
     pub(crate) fn use_addresses(&self, addresses: Addresses) {
-        assert!(self.addresses.set(addresses).is_ok(), "a node has one set of addresses");
+        let services = addresses.statuses().iter().map(|shown| shown.service.address.addr().to_canonical()).collect();
+        let is_first = self.services.set(services).is_ok() && self.addresses.set(addresses).is_ok();
+        assert!(is_first, "a node has one set of addresses");
+    }
+
+    /// Whether the address may leave this node.
+    pub(crate) fn is_service(&self, address: IpAddr) -> bool {
+        self.services.get().is_some_and(|services| services.contains(&address))
     }
 
     /// Whether the connection went to another dispatcher just now.

@@ -112,12 +112,13 @@ pub(crate) async fn give_all(shared: &Arc<DispatcherShared>, address: IpAddr, to
 
 /// The address leaves this node. Resets the connections that are left, while the gate lets that out.
 pub(crate) async fn leave(shared: &DispatcherShared, address: IpAddr) {
-    let count = shared.table.message_all_at(address, || RelayMessage::Reset);
+    let (unrelayed, unrelayed_count) = shared.unrelayed.leave(address);
+    let count = shared.table.message_all_at(address, || RelayMessage::Reset) + unrelayed_count;
     if count > 0 {
         tracing::info!(%address, count, "connections reset: their address leaves this node");
         shared.metrics.not_given.inc_by(count as u64);
     }
-    while !shared.table.ids_at(address).is_empty() {
+    while !shared.table.ids_at(address).is_empty() || unrelayed.count() > 0 {
         sleep(POLL).await;
     }
 }

@@ -1,16 +1,19 @@
 //! Planned switches under load: connections change their dispatcher with the address.
 
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{DISPATCHERS, HOST, Lab, PLAN, Plan, V4, V6, stdout, until};
+use crate::lab::{DISPATCHERS, HOST, Lab, PLAN, Plan, V4, V6, dispatcher_tables, stdout, until};
 
 const SWITCHES: usize = 20;
 /// Requests of each keep-alive connection, ten in a second.
@@ -31,6 +34,8 @@ const STANDSTILL: Duration = Duration::from_millis(1500);
 const ORDER_AGAIN: Duration = Duration::from_millis(500);
 /// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
 const UPGRADES_MS: [u64; 6] = [0, 100, 200, 300, 400, 500];
+/// How long a reset may take to arrive.
+const RESET_MAX: Duration = Duration::from_secs(20);
 
 /// Downloads and keep-alive connections of both TLS versions and IP versions go on through 20 switches.
 #[test]
@@ -198,6 +203,47 @@ fn the_next_dispatcher_stands_still_within_a_switch() {
     }
     downloads.assert_complete();
     lab.end();
+}
+
+/// Clients of backends, and those that have sent nothing, cannot go to another dispatcher. They are reset and counted.
+#[test]
+fn clients_without_an_agent_are_reset() {
+    if !is_inside("switches::clients_without_an_agent_are_reset") {
+        return;
+    }
+    let mut lab = Lab::new(&PLAN);
+    let backend = TcpListener::bind("192.0.2.9:0").unwrap();
+    let backends = backend.local_addr().unwrap();
+    let passthrough = format!("[[dispatcher.passthrough]]\nnames = [\"raw.test\"]\nbackends = [\"{backends}\"]\n");
+    for (node, priority) in DISPATCHERS.into_iter().zip(PLAN.priorities) {
+        lab.write_config(node, &(dispatcher_tables(priority, "eth0", PLAN.keys) + &passthrough));
+    }
+    lab.start_nodes();
+    let silent = TcpStream::connect((V4, 443)).unwrap();
+    let mut passed = TcpStream::connect((V6, 443)).unwrap();
+    passed.write_all(&hello("raw.test")).unwrap();
+    let mut served = backend.accept().unwrap().0;
+    served.write_all(b"answer").unwrap();
+    passed.read_exact(&mut [0; 6]).unwrap();
+    order_switch(&lab, "d1", "d2");
+    lab.until_owner("d2");
+    for mut end in [silent, passed, served] {
+        end.set_read_timeout(Some(RESET_MAX)).unwrap();
+        // The backend has read nothing so far.
+        let ended = end.read_to_end(&mut Vec::new());
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(counted(&lab, "d1", "connections_not_given"), 2);
+    lab.end();
+}
+
+/// The first record of a client with this server name.
+fn hello(name: &str) -> Vec<u8> {
+    let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let mut client = ClientConnection::new(Arc::new(config), name.to_owned().try_into().unwrap()).unwrap();
+    let mut record = Vec::new();
+    client.write_tls(&mut record).unwrap();
+    record
 }
 
 /// A dispatcher dies within a switch. What the client gets is right, and what is cut does not look complete.
