@@ -275,6 +275,11 @@ impl Multipath {
         &self.shared.node
     }
 
+    /// The addresses.
+    pub fn addresses(&self) -> &BTreeSet<IpAddr> {
+        &self.shared.settings.addresses
+    }
+
     /// Whether several dispatchers have the address.
     pub fn has(&self, address: IpAddr) -> bool {
         self.shared.settings.addresses.contains(&address)

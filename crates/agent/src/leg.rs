@@ -19,6 +19,7 @@
 
 mod control;
 mod dispatcher;
+mod forwarded;
 mod table;
 
 use std::io;
@@ -37,6 +38,8 @@ use self::table::Entry;
 
 pub(crate) use self::control::{ContinueRefusal, Continued};
 pub(crate) use self::dispatcher::CurrentDispatcher;
+pub use self::forwarded::FORWARDED_LEGS_MAX;
+pub(crate) use self::forwarded::{ForwardedLeg, LegsForPredecessor};
 pub(crate) use self::table::LegTable;
 
 /// The connection that a leg carries.

@@ -78,7 +78,7 @@ use crate::handoff::passing::ToSuccessor;
 use crate::handoff::registry::Registry;
 use crate::handoff::source::{Departures, DispatcherMessage};
 use crate::handoff::target::{Arrivals, InResponse};
-use crate::leg::LegTable;
+use crate::leg::{LegTable, LegsForPredecessor};
 use crate::node::metrics::Metrics;
 use crate::node::other_process::Addressed;
 use crate::node::peers::{Links, Peers};
@@ -90,6 +90,7 @@ use crate::settings::current::CurrentSettings;
 pub use watari_session_stores::{RedisCounters, WriterCounters};
 
 pub use crate::handoff::passing::{Passing, RestoreError, SOCKETS_MAX};
+pub use crate::leg::FORWARDED_LEGS_MAX;
 pub use crate::node::metrics::HandshakeCounts;
 pub use crate::sessions::database::{DatabaseFile, DatabaseStatus};
 pub use crate::sessions::redis::{RedisServer, RedisStatus};
@@ -139,6 +140,7 @@ struct AgentShared {
     registry: Arc<Registry>,
     /// The legs of the connections.
     leg_table: Arc<LegTable>,
+    legs_for_predecessor: Arc<LegsForPredecessor>,
     departures: Arc<Departures>,
     endings: Arc<Endings>,
     anchors: Arc<Anchors>,
@@ -312,8 +314,10 @@ impl AgentShared {
     fn new(config: Config, links: impl Links + 'static, metrics: Metrics) -> io::Result<Self> {
         let limits = config.settings.limits;
         let peers = Peers::new(config.name, links);
+        let legs_for_predecessor = Arc::<LegsForPredecessor>::default();
         if config.has_predecessor {
             peers.other_processes().begin_predecessor();
+            legs_for_predecessor.begin();
         }
         let (settings, metrics) = (Arc::new(CurrentSettings::new(config.settings)), Arc::new(metrics));
         let learned = metrics.ticket_seeds_learned.clone();
@@ -340,6 +344,7 @@ impl AgentShared {
             unidentified: Unidentified::new(limits.unidentified()),
             registry,
             leg_table,
+            legs_for_predecessor,
             departures: Arc::new(departures),
             endings: Arc::new(Endings::new(peers.clone(), settings.clone())),
             anchors,
@@ -385,6 +390,7 @@ impl AgentShared {
             unidentified: self.unidentified.clone(),
             arrivals: self.arrivals.clone(),
             connections,
+            for_predecessor: self.legs_for_predecessor.clone(),
             threads,
             without_preface: Arc::default(),
         }
@@ -433,7 +439,11 @@ impl AgentShared {
                     self.peers.send(from, AgentToDispatcher::LegDetached(detached));
                 }
             }
-            DispatcherToAgent::AttachLeg(change) => self.leg_table.on_attach(from, *change),
+            DispatcherToAgent::AttachLeg(change) => {
+                if self.leg_table.on_attach(from, *change) {
+                    self.peers.send(from, AgentToDispatcher::LegAttached(*change));
+                }
+            }
         }
     }
 

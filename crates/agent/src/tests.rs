@@ -190,6 +190,14 @@ impl Scene {
         Some(tx_offset)
     }
 
+    /// Returns whether the agent answers.
+    fn attach(&self, number: u32, from: &Dispatcher) -> bool {
+        self.links.take();
+        self.send(from, DispatcherToAgent::AttachLeg(change(number)));
+        let attached = AgentToDispatcher::LegAttached(change(number)).into();
+        self.links.take().pop().is_some_and(|answer| answer == (from.name.clone(), attached))
+    }
+
     /// Sends the client all that was written on the leg.
     async fn drain(&mut self, leg: &mut TcpStream, tx_offset: u64) {
         let mut rest = vec![0; usize::try_from(tx_offset - self.tx).unwrap()];
@@ -328,11 +336,11 @@ async fn dispatchers_change_within_a_request_and_within_its_response() {
     // An attempt that fails.
     let tx_offset = scene.detach(2, &e, &d).unwrap();
     assert_eq!(tx_offset, scene.tx);
-    scene.send(&d, DispatcherToAgent::AttachLeg(change(2)));
-    assert!(scene.shared.leg_table.is_detached(ID), "that is for its dispatcher to say");
-    // This dispatcher has not given the connection up.
-    scene.send(&e, DispatcherToAgent::AttachLeg(change(2)));
-    assert!(!scene.shared.leg_table.is_detached(ID));
+    assert!(!scene.attach(2, &d), "that is for its dispatcher to say");
+    assert!(scene.shared.leg_table.is_detached(ID));
+    // This dispatcher has not given the connection up. It repeats what was not answered.
+    assert!(scene.attach(2, &e) && scene.attach(2, &e));
+    assert!(!scene.shared.leg_table.is_detached(ID) && !scene.attach(1, &e));
     let mut early = scene.open(&d, Kind::Continue { change: 2, rx_offset: scene.rx, tx_offset }, b"").await;
     assert!(timeout(WAIT_MAX, early.read(&mut [0])).await.unwrap().is_err(), "the leg is refused");
     scene.relay(&mut leg_e, |_, tx| tx > 1 << 20).await;

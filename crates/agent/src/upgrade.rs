@@ -13,12 +13,13 @@
 //!
 //! What cannot pass at the moment stays in this process and passes later: a connection in its handshake, within an
 //! upload, or within a response that cannot be continued. HTTP/2 connections, tunnels and streams of events end here, and
-//! so do the ends of anchored streams. Meanwhile the successor has the links of this node, and messages about these connections go through it
-//! ([`OtherProcesses`]).
+//! so do the ends of anchored streams. Meanwhile the successor has the links of this node and accepts its legs. Messages
+//! about these connections ([`OtherProcesses`]), and legs that continue them ([`LegsForPredecessor`]), go through it.
 //!
 //! [`Order::PassOn`]: crate::handoff::registry::Order::PassOn
 //! [`ToSuccessor`]: crate::handoff::passing::ToSuccessor
 //! [`OtherProcesses`]: crate::node::other_process::OtherProcesses
+//! [`LegsForPredecessor`]: crate::leg::LegsForPredecessor
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::accept::legs::Legs;
 use crate::connection::preparations::Continuation;
 use crate::handoff::passing::{Passed, PassedConnection, Passing, RestoreError, Shipped, encode};
 use crate::handoff::registry::{Ending, Undecided};
+use crate::leg::ForwardedLeg;
 use crate::node::other_process::Addressed;
 use crate::sessions::stored::PassedSession;
 use crate::{Agent, AgentShared};
@@ -77,6 +79,14 @@ enum PassedState {
     Sessions(Vec<PassedSession>),
 }
 
+/// What a successor answers.
+#[derive(Serialize, Deserialize)]
+struct ForPredecessor {
+    messages: SecretBytes,
+    /// Each has a socket.
+    legs: Vec<ForwardedLeg>,
+}
+
 impl Agent {
     /// Begins to pass connections to a successor of this process. Before, waits until no move to this agent is undecided,
     /// and so legs must still be accepted. The caller stops that before it asks for [`PassingOn::states`].
@@ -88,6 +98,7 @@ impl Agent {
     /// The predecessor of this process has ended.
     pub fn end_taking_over(&self) {
         self.shared.peers.other_processes().end_predecessor();
+        self.shared.legs_for_predecessor.end();
     }
 
     /// Whether a predecessor of this process still serves connections.
@@ -105,9 +116,10 @@ impl Agent {
         self.shared.take_state(state)
     }
 
-    /// Handles messages of the predecessor ([`PassingOn::messages`]), and returns those for it
-    /// ([`PassingOn::handle`]).
-    pub async fn exchange(&self, messages: &[u8]) -> Result<SecretBytes, RestoreError> {
+    /// Handles messages of the predecessor ([`PassingOn::messages`]), and returns the answer for it
+    /// ([`PassingOn::handle`]): messages, and legs that continue its connections. There are at most
+    /// [`FORWARDED_LEGS_MAX`](crate::FORWARDED_LEGS_MAX) sockets.
+    pub async fn exchange(&self, messages: &[u8]) -> Result<(SecretBytes, Vec<OwnedFd>), RestoreError> {
         self.shared.exchange(messages).await
     }
 }
@@ -160,13 +172,22 @@ impl PassingOn {
         encode_messages(&self.shared.peers.other_processes().take_for_successor())
     }
 
-    /// Handles the messages of the successor. Returns their number.
-    pub fn handle(&self, messages: &[u8]) -> Result<usize, RestoreError> {
-        let messages = decode_messages(messages)?;
+    /// Handles an answer of the successor ([`Agent::exchange`]). Returns the number of its messages and legs.
+    pub fn handle(&self, answer: &[u8], sockets: Vec<OwnedFd>) -> Result<usize, RestoreError> {
+        let ForPredecessor { messages, legs } = postcard::from_bytes(answer).map_err(|_| RestoreError::Form)?;
+        if legs.len() != sockets.len() {
+            return Err(RestoreError::Form);
+        }
+        let messages = decode_messages(messages.as_slice())?;
         for (from, message) in &messages {
             self.shared.on_message(from, message);
         }
-        Ok(messages.len())
+        let count = messages.len() + legs.len();
+        for (leg, socket) in legs.into_iter().zip(sockets) {
+            let dispatcher = leg.dispatcher.clone();
+            self.legs.go_on_at(&dispatcher, leg.on(socket));
+        }
+        Ok(count)
     }
 
     /// The number of connections that were not asked to pass yet.
@@ -310,7 +331,10 @@ impl AgentShared {
     }
 
     /// Handles messages of the predecessor, and returns those for it. Waits for the site where it prepares responses.
-    pub(crate) async fn exchange(self: &Arc<Self>, messages: &[u8]) -> Result<SecretBytes, RestoreError> {
+    pub(crate) async fn exchange(
+        self: &Arc<Self>,
+        messages: &[u8],
+    ) -> Result<(SecretBytes, Vec<OwnedFd>), RestoreError> {
         let own = self.peers.name();
         let mut questions = 0;
         for (to, message) in decode_messages(messages)? {
@@ -321,7 +345,10 @@ impl AgentShared {
                 self.send_for_predecessor(to, message);
             }
         }
-        Ok(encode_messages(&self.peers.other_processes().take_for_predecessor(questions, PREPARE_MAX).await))
+        let messages = self.peers.other_processes().take_for_predecessor(questions, PREPARE_MAX).await;
+        let (legs, sockets) = self.legs_for_predecessor.take();
+        let answer = ForPredecessor { messages: encode_messages(&messages), legs };
+        Ok((encode(&answer).map_err(|_| RestoreError::Form)?, sockets))
     }
 
     /// Sends a message of the predecessor, when there is a link.

@@ -377,8 +377,13 @@ impl Agents {
 
     /// The signed preface that opens a leg to `agent`.
     pub(crate) fn sign(&self, agent: &NodeName, preface: &Preface) -> io::Result<Vec<u8>> {
-        let signer = self.settings().agent(agent).ok_or_else(unknown)?.signer();
-        Ok(signer.ok_or_else(|| io::Error::other("the agent is not available"))?.sign(preface))
+        self.settings().agent(agent).ok_or_else(unknown)?;
+        Ok(self.signer(agent).ok_or_else(|| io::Error::other("the agent is not available"))?.sign(preface))
+    }
+
+    /// What signs prefaces for `agent`. Each link of the agent has another one. `None`: there is no link.
+    pub(crate) fn signer(&self, agent: &NodeName) -> Option<Arc<LegSigner>> {
+        self.settings().agent(agent)?.signer()
     }
 
     pub(crate) fn statuses(&self, table: &Table) -> Vec<AgentStatus> {

@@ -11,7 +11,7 @@ pub(crate) mod places;
 pub(crate) mod settling;
 pub(crate) mod taking;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -43,6 +43,8 @@ struct Shipped {
 pub(crate) struct Changes {
     /// The addresses of this node whose connections may change their dispatcher. Unset in a node that has none.
     places: OnceLock<Places>,
+    /// The same addresses.
+    services: OnceLock<HashSet<IpAddr>>,
     /// Who waits until another dispatcher is ready to take connections.
     ready: Mutex<HashMap<(NodeName, IpAddr), ReadySender>>,
     /// Where the answers about shipped connections go.
@@ -71,7 +73,13 @@ pub(crate) enum Answer {
 impl Changes {
     /// Sets the addresses of this node, once.
     pub(crate) fn use_places(&self, places: Places) {
-        assert!(self.places.set(places).is_ok(), "a node has one set of addresses");
+        let is_first = self.services.set(places.addresses()).is_ok() && self.places.set(places).is_ok();
+        assert!(is_first, "a node has one set of addresses");
+    }
+
+    /// Whether the address may leave this node.
+    pub(crate) fn is_service(&self, address: IpAddr) -> bool {
+        self.services.get().is_some_and(|services| services.contains(&address))
     }
 
     /// Whether the connection went to another dispatcher just now.
@@ -86,6 +94,11 @@ impl Changes {
     /// Forgets connections that were given away in earlier switches.
     fn forget_given(&self) {
         lock(&self.given).retain(|_, given| given.elapsed() < SILENT);
+    }
+
+    /// Whether connections of other dispatchers are held that cannot pass to a successor of this process yet.
+    pub(crate) fn is_any_coming(&self) -> bool {
+        self.arrivals.is_any_coming()
     }
 
     /// Handles an answer of another dispatcher.

@@ -36,6 +36,7 @@ mod relay;
 mod scheduler;
 mod shared;
 mod table;
+mod unrelayed;
 mod upgrade;
 
 use std::collections::BTreeSet;
@@ -73,6 +74,7 @@ pub use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::shared::DispatcherShared;
 use crate::table::Table;
+use crate::unrelayed::Unrelayed;
 pub use crate::upgrade::{Passing, PassingOn, RestoreError, Restored, SOCKETS_MAX};
 
 /// Connections of another dispatcher that may wait for an order to the kernel.
@@ -111,6 +113,7 @@ impl Dispatcher {
             reloaded: Notify::new(),
             successor: watch::Sender::new(None),
             changes: Changes::default(),
+            unrelayed: Unrelayed::default(),
             let_in,
             released,
             runtimes: threads.runtimes().to_vec(),

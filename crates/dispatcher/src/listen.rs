@@ -12,6 +12,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -28,6 +29,7 @@ use crate::passthrough::Route;
 use crate::read_ahead::ReadAhead;
 use crate::relay::RelayDriver;
 use crate::shared::DispatcherShared;
+use crate::unrelayed::UnrelayedClient;
 use crate::upgrade::{Passed, PassedClient, PassedRelayed, Successors, ToSuccessor, pass_on};
 
 /// The kind of peer that connects to a listener.
@@ -71,8 +73,11 @@ fn admit_client(shared: &Arc<DispatcherShared>, stream: TcpStream, address: Sock
     });
     match admitted {
         Ok((presence, server)) => {
+            let unrelayed = shared.unrelayed(&stream);
             let (shared, read_ahead) = (shared.clone(), ReadAhead::default());
-            tokio::spawn(Visit { shared, presence, stream, address, server, read_ahead, waits: false }.serve());
+            tokio::spawn(
+                Visit { shared, presence, stream, address, server, read_ahead, waits: false, unrelayed }.serve(),
+            );
         }
         Err(reason) => refuse(shared, address, reason),
     }
@@ -106,6 +111,7 @@ fn admit_relay(shared: &Arc<DispatcherShared>, stream: TcpStream, relay: SocketA
     tokio::spawn(
         Relayed {
             shared: shared.clone(),
+            unrelayed: shared.unrelayed(&stream),
             presence,
             stream,
             relay,
@@ -128,6 +134,7 @@ pub(crate) struct Relayed {
     deadline: Instant,
     /// As in [`Visit`].
     waits: bool,
+    unrelayed: UnrelayedClient,
 }
 
 impl Relayed {
@@ -140,21 +147,23 @@ impl Relayed {
     ) -> Self {
         let PassedRelayed { relay, read_ahead, left } = passed;
         let (read_ahead, deadline) = (ReadAhead::from(read_ahead), Instant::now() + left);
-        Self { shared: shared.clone(), presence, stream, relay, read_ahead, deadline, waits: true }
+        let unrelayed = shared.unrelayed(&stream);
+        Self { shared: shared.clone(), presence, stream, relay, read_ahead, deadline, waits: true, unrelayed }
     }
 
     /// Reads the client's address from the header, and serves the client.
     pub(crate) async fn serve(mut self) {
-        let mut successors = Successors::of(&self.shared);
+        let (mut successors, mut leaves) = (Successors::of(&self.shared), pin!(self.unrelayed.leaves()));
         let identified = loop {
             tokio::select! {
                 identified = self.identify() => break identified,
+                () = &mut leaves => return,
                 to = successors.next() => if self.pass_on(to).await {
                     return;
                 }
             }
         };
-        let Self { shared, mut presence, stream, relay, read_ahead, deadline: _, waits } = self;
+        let Self { shared, mut presence, stream, relay, read_ahead, deadline: _, waits, unrelayed } = self;
         let limits = shared.limits();
         let admitted = identified.and_then(|(address, server)| {
             admit(&shared, &mut presence, address, &limits)?;
@@ -162,7 +171,7 @@ impl Relayed {
         });
         match admitted {
             Ok((address, server)) => {
-                Visit { shared, presence, stream, address, server, read_ahead, waits }.serve().await;
+                Visit { shared, presence, stream, address, server, read_ahead, waits, unrelayed }.serve().await;
             }
             Err(reason) => refuse(&shared, relay, reason),
         }
@@ -206,6 +215,8 @@ pub(crate) struct Visit {
     read_ahead: ReadAhead,
     /// Whether this process has just begun, and agents link to it soon.
     waits: bool,
+    /// Behind the stream: the gate closes when no client is left.
+    unrelayed: UnrelayedClient,
 }
 
 enum Destination {
@@ -217,15 +228,17 @@ impl Visit {
     /// A client of this process's predecessor.
     pub(crate) fn restore(shared: &Arc<DispatcherShared>, presence: Presence, client: Client) -> Self {
         let Client { stream, address, server, read_ahead } = client;
-        let read_ahead = ReadAhead::from(read_ahead);
-        Self { shared: shared.clone(), presence, stream, address, server, read_ahead, waits: true }
+        let (read_ahead, unrelayed) = (ReadAhead::from(read_ahead), shared.unrelayed(&stream));
+        Self { shared: shared.clone(), presence, stream, address, server, read_ahead, waits: true, unrelayed }
     }
 
     pub(crate) async fn serve(mut self) {
-        let mut successors = Successors::of(&self.shared);
+        let (mut successors, mut leaves) = (Successors::of(&self.shared), pin!(self.unrelayed.leaves()));
         let destination = loop {
             tokio::select! {
                 connected = self.connect() => break connected,
+                // The drop of the socket resets the connection.
+                () = &mut leaves => return,
                 to = successors.next() => if self.pass_on(to).await {
                     return;
                 }
@@ -235,14 +248,19 @@ impl Visit {
             Ok(destination) => destination,
             Err(reason) => return refuse(&self.shared, self.address, reason),
         };
-        let Self { shared, stream, address, server, read_ahead, presence: _presence, waits: _ } = self;
+        let Self { shared, stream, address, server, read_ahead, presence: _presence, waits: _, unrelayed } = self;
         let client = Client { stream, address, server, read_ahead: read_ahead.into_bytes() };
         match destination {
-            Destination::Agent(found) => Box::new(RelayDriver::new(&shared, client, found)).run().await,
+            Destination::Agent(found) => {
+                let driver = Box::new(RelayDriver::new(&shared, client, found));
+                // The table has it from here on.
+                drop(unrelayed);
+                driver.run().await;
+            }
             Destination::Backend(route, backend) => {
                 shared.metrics.passed_through.inc();
                 let relay = Box::new(route.relay(client, backend, &shared.limits()));
-                Box::pin(relay.run(&shared)).await;
+                Box::pin(relay.run(&shared, unrelayed)).await;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_relay::Input;
-use watari_values::{ConnectionId, NodeName, StayReason};
+use watari_values::{ConnectionId, DispatcherChange, NodeName, StayReason};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, DispatcherToDispatcher, Established, LegDetached, Message};
 
 use crate::change::Answer;
@@ -60,6 +60,7 @@ impl DispatcherShared {
             AgentToDispatcher::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
             AgentToDispatcher::Draining => return self.drain(from, AskedBy::Itself),
             AgentToDispatcher::LegDetached(detached) => return self.on_leg_detached(from, detached),
+            AgentToDispatcher::LegAttached(change) => return self.on_leg_attached(from, *change),
         };
         if !self.table.send(connection, event) {
             self.answer_for_unknown(from, connection, message);
@@ -87,6 +88,11 @@ impl DispatcherShared {
         let LegDetached { change, tx_offset } = *detached;
         let detached = Input::LegDetached { from: from.clone(), number: change.number, tx_offset };
         self.table.message(change.connection, RelayMessage::Input(Box::new(detached)));
+    }
+
+    fn on_leg_attached(&self, from: &NodeName, change: DispatcherChange) {
+        let attached = Input::LegAttached { from: from.clone(), number: change.number };
+        self.table.message(change.connection, RelayMessage::Input(Box::new(attached)));
     }
 
     fn on_established(&self, from: &NodeName, established: &Established) {

@@ -18,6 +18,7 @@ use crate::clients::Client;
 use crate::config::{Limits, PassthroughRule};
 use crate::direction::{Broken, Direction, Written};
 use crate::shared::DispatcherShared;
+use crate::unrelayed::UnrelayedClient;
 use crate::upgrade::{Passed, PassthroughSnapshot, Successors, ToSuccessor, pass_on};
 
 /// The most backends to try for one client.
@@ -139,6 +140,8 @@ enum Stop {
     Complete,
     Failed(io::Error),
     Lifetime,
+    /// The address of the client leaves this node.
+    Left,
     /// A successor of this process has the connection.
     Passed,
 }
@@ -162,22 +165,29 @@ impl PassthroughRelay {
     }
 
     /// Relays both directions until both streams have ended, one fails, neither side has taken a byte for the idle
-    /// timeout, or a successor of this process has the connection.
-    pub(crate) async fn run(mut self, shared: &DispatcherShared) {
-        match self.relay(shared).await {
+    /// timeout, the client's address leaves this node, or a successor of this process has the connection.
+    pub(crate) async fn run(mut self, shared: &DispatcherShared, unrelayed: UnrelayedClient) {
+        match self.relay(shared, &unrelayed).await {
             Stop::Complete | Stop::Passed => return,
             Stop::Failed(error) => tracing::debug!(client = %self.address, %error, "passthrough connection cut"),
             Stop::Lifetime => shared.metrics.count_given_up("lifetime"),
+            Stop::Left => {
+                tracing::info!(client = %self.address, "passthrough connection reset: its address leaves this node");
+            }
         }
         // A reset shows both ends that the stream is incomplete.
         tcp::reset_on_close(&self.client);
         tcp::reset_on_close(&self.backend);
+        drop(self);
+        // Only now: the gate closes when no client is left.
+        drop(unrelayed);
     }
 
-    async fn relay(&mut self, shared: &DispatcherShared) -> Stop {
+    async fn relay(&mut self, shared: &DispatcherShared, unrelayed: &UnrelayedClient) -> Stop {
         let metrics = &shared.metrics;
         let mut successors = Successors::of(shared);
         let (mut idle, mut lifetime) = (Alarm::at(self.last_byte + self.idle_timeout), pin!(sleep_until(self.end)));
+        let mut leaves = pin!(unrelayed.leaves());
         while !(self.up.has_ended && self.down.has_ended) {
             let (written, total) = tokio::select! {
                 written = self.up.step(&self.client, &self.backend), if !self.up.has_ended => {
@@ -190,6 +200,7 @@ impl PassthroughRelay {
                     return Stop::Failed(io::ErrorKind::TimedOut.into());
                 }
                 () = lifetime.as_mut() => return Stop::Lifetime,
+                () = &mut leaves => return Stop::Left,
                 to = successors.next() => {
                     if self.pass_on(to).await {
                         return Stop::Passed;

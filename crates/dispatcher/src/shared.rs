@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ use crate::drains::AskedBy;
 use crate::legs::{IdleLegs, Leg, LegChoice};
 use crate::metrics::Metrics;
 use crate::table::Table;
+use crate::unrelayed::{Unrelayed, UnrelayedClient};
 use crate::upgrade::ToSuccessor;
 
 /// The state of a dispatcher.
@@ -37,6 +39,8 @@ pub(crate) struct DispatcherShared {
     /// Where clients without an agent, and those of backends, pass to a successor of this process.
     pub(crate) successor: watch::Sender<Option<ToSuccessor>>,
     pub(crate) changes: Changes,
+    /// Clients that cannot go to another dispatcher.
+    pub(crate) unrelayed: Unrelayed,
     /// Connections whose packets are to pass the gate.
     pub(crate) let_in: mpsc::Sender<LetIn>,
     /// Connections that have come. Packets were held for them.
@@ -80,6 +84,11 @@ impl DispatcherShared {
     /// Sends a message to another dispatcher.
     pub(crate) fn send_to_dispatcher(&self, to: &NodeName, message: DispatcherToDispatcher) {
         note_unsent(to, self.mesh.send(to, &message.into()));
+    }
+
+    /// Counts a client without a relay, until it has one.
+    pub(crate) fn unrelayed(&self, stream: &TcpStream) -> UnrelayedClient {
+        self.unrelayed.enter(stream, |address| self.changes.is_service(address))
     }
 
     /// The runtime of the next connection that comes from another process.

@@ -197,7 +197,7 @@ impl PassingOn {
 
     /// Whether no connection is left that could pass.
     pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.shared.metrics.connections.get() == 0
+        self.left.is_empty() && !self.shared.changes.is_any_coming() && self.shared.metrics.connections.get() == 0
     }
 }
 
@@ -291,11 +291,13 @@ pub(crate) fn restore(
         }
         Ok(Passed::Passthrough(passed)) => {
             let presence = Presence::restore(&shared.clients, passed.address.ip());
-            let relay = PassthroughRelay::restore(*passed, next()?, next()?);
+            let (client, backend) = (next()?, next()?);
+            let unrelayed = shared.unrelayed(&client);
+            let relay = PassthroughRelay::restore(*passed, client, backend);
             let shared = shared.clone();
             Box::pin(async move {
                 let _presence = presence;
-                relay.run(&shared).await;
+                relay.run(&shared, unrelayed).await;
             })
         }
         Ok(Passed::Relayed(passed)) => {

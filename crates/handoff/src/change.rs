@@ -14,14 +14,16 @@
 //!    |<-- Taken ------------------------------------------------------|
 //! ```
 //!
-//! * **One dispatcher.** Only D1 decides. Before `Given` it may go on by itself at any time, and sends `AttachLeg`. After
-//!   it has discarded its socket, it never does. D2 lets nothing out before `Given`.
+//! * **One dispatcher.** Only D1 decides. Before `Given` it may go on by itself at any time, and repeats `AttachLeg` until
+//!   the agent answers (`LegAttached`). After it has discarded its socket, it never does. D2 lets nothing out before
+//!   `Given`.
 //! * **One leg.** The agent writes on one leg at a time. D1's leg has its bytes up to `tx_offset`, and D2's leg those
 //!   after it. In the other direction, D1's leg has the client's bytes up to `rx_offset`, which D2's preface names. A leg
 //!   of D1 that ends before that offset has lost bytes, and the agent resets.
 //! * **Numbers.** Each attempt has a number, which counts up for each connection, over all its dispatchers. Messages with
 //!   another number are late.
 
+use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 
 /// The agent's part: which dispatcher's leg it writes on.
@@ -81,13 +83,13 @@ impl AgentLeg {
 }
 
 /// D1's part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Giving {
     number: u32,
     state: GivingState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum GivingState {
     /// The agent still writes.
     Detaching,
@@ -99,7 +101,9 @@ enum GivingState {
     Given,
     /// D2 has the connection.
     Taken,
-    /// D1 goes on.
+    /// D1 goes on. The agent may not know yet.
+    Attaching,
+    /// D1 goes on, and the agent writes again.
     Kept,
 }
 
@@ -108,7 +112,7 @@ enum GivingState {
 pub enum GivingAction {
     /// Discard the frozen socket, and then send `Given`.
     Give,
-    /// Thaw the socket if it is frozen, go on, and send `AttachLeg`.
+    /// Thaw the socket if it is frozen, go on, and send `AttachLeg`. Repeat it until the answer.
     GoOn,
     /// Reset the connection: the agent has written behind the end that it announced.
     Reset,
@@ -138,6 +142,11 @@ impl Giving {
     /// Whether `Given` is to be repeated.
     pub fn is_given(&self) -> bool {
         self.state == GivingState::Given
+    }
+
+    /// Whether `AttachLeg` is to be repeated.
+    pub fn is_attaching(&self) -> bool {
+        self.state == GivingState::Attaching
     }
 
     /// The agent has written up to `tx_offset` and writes no more. D1 has read `relayed` bytes of it.
@@ -182,10 +191,17 @@ impl Giving {
     pub fn on_failure(&mut self) -> Option<GivingAction> {
         match self.state {
             GivingState::Detaching | GivingState::Detached { .. } | GivingState::Offered => {
-                self.state = GivingState::Kept;
+                self.state = GivingState::Attaching;
                 Some(GivingAction::GoOn)
             }
-            GivingState::Given | GivingState::Taken | GivingState::Kept => None,
+            GivingState::Given | GivingState::Taken | GivingState::Attaching | GivingState::Kept => None,
+        }
+    }
+
+    /// The agent writes on D1's leg again.
+    pub fn on_attached(&mut self, number: u32) {
+        if number == self.number && self.is_attaching() {
+            self.state = GivingState::Kept;
         }
     }
 

@@ -29,6 +29,9 @@ enum Message {
         number: u32,
         tx_offset: u8,
     },
+    LegAttached {
+        number: u32,
+    },
     /// D1 to a next dispatcher: the frozen socket.
     State {
         number: u32,
@@ -120,7 +123,11 @@ enum Action {
     Offers,
     /// The time of the attempt is over.
     Fails,
+    /// D1 asks the agent again to write on its leg.
+    Repeats,
     Hears(Message),
+    /// The link breaks: all copies of the message that were sent so far never arrive.
+    Loses(Message),
     DispatcherReadsClient(Node),
     DispatcherReadsLeg(Node),
     /// A dispatcher notices that the agent has reset its leg.
@@ -155,6 +162,8 @@ enum Sabotage {
     OffersUnread,
     /// A next dispatcher goes on as soon as it holds the connection.
     TakesUngiven,
+    /// D1 asks the agent once to write on its leg again.
+    AttachesOnce,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -167,6 +176,8 @@ struct Change {
     attempts: u32,
     crashes: bool,
     expiries: bool,
+    /// Whether orders to attach a leg, and their answers, get lost.
+    losses: bool,
 }
 
 const PLAIN: Change = Change {
@@ -176,6 +187,7 @@ const PLAIN: Change = Change {
     attempts: 1,
     crashes: false,
     expiries: false,
+    losses: false,
 };
 
 fn name(node: Node) -> NodeName {
@@ -224,6 +236,12 @@ impl Model for Change {
         actions.extend((1..=self.others).map(|to| Action::Begins { to }));
         actions.extend([Action::Offers, Action::Fails, Action::AgentWrites, Action::AgentReads]);
         actions.extend(state.messages.iter().copied().map(Action::Hears));
+        if self.losses {
+            let attaches =
+                |message: &Message| matches!(message, Message::AttachLeg { .. } | Message::LegAttached { .. });
+            actions.extend(state.messages.iter().copied().filter(attaches).map(Action::Loses));
+            actions.push(Action::Repeats);
+        }
         for node in nodes {
             actions.extend([
                 Action::DispatcherReadsClient(node),
@@ -274,6 +292,8 @@ impl State {
             Action::Begins { to } => self.begins(model, to),
             Action::Offers => self.offers(model),
             Action::Fails => self.fails(model),
+            Action::Repeats => self.repeats(model),
+            Action::Loses(message) => self.messages.remove(&message).then_some(()),
             Action::Hears(message) => self.hears(model, message),
             Action::DispatcherReadsClient(node) => self.dispatcher_reads_client(model, node),
             Action::DispatcherReadsLeg(node) => self.dispatcher_reads_leg(node),
@@ -350,6 +370,13 @@ impl State {
         self.acts(action)
     }
 
+    fn repeats(&mut self, model: &Change) -> Option<()> {
+        let giving = self.giving.filter(|giving| giving.is_attaching() && !self.crashed[0])?;
+        (model.sabotage != Sabotage::AttachesOnce).then_some(())?;
+        self.messages.insert(Message::AttachLeg { number: giving.number() });
+        Some(())
+    }
+
     fn acts(&mut self, action: GivingAction) -> Option<()> {
         let number = self.giving.as_ref()?.number();
         match action {
@@ -373,7 +400,10 @@ impl State {
         match message {
             Message::DetachLeg { .. } | Message::AttachLeg { .. } => self.agent_hears(model, message),
             Message::State { to, .. } | Message::Given { to, .. } => self.taking_hears(model, to, message),
-            Message::LegDetached { .. } | Message::TakeHeld { .. } | Message::Taken { .. } => {
+            Message::LegDetached { .. }
+            | Message::LegAttached { .. }
+            | Message::TakeHeld { .. }
+            | Message::Taken { .. } => {
                 (!self.crashed[0]).then_some(())?;
                 let giving = self.giving.as_mut()?;
                 let action = match (message, self.sockets[0]) {
@@ -384,6 +414,10 @@ impl State {
                             return (before != *giving).then_some(());
                         }
                         action
+                    }
+                    (Message::LegAttached { number }, _) => {
+                        giving.on_attached(number);
+                        return Some(());
                     }
                     (Message::TakeHeld { number }, _) => giving.on_held(number),
                     (Message::Taken { number }, _) => {
@@ -520,6 +554,9 @@ impl State {
             Message::AttachLeg { number } => {
                 let number = if model.sabotage == Sabotage::AgentIgnoresNumber { agent.leg.last() } else { number };
                 agent.leg.on_attach(number);
+                if agent.leg.last() == number {
+                    self.messages.insert(Message::LegAttached { number });
+                }
             }
             _ => return None,
         }
@@ -635,7 +672,7 @@ fn explore(model: &Change) -> (usize, Option<State>) {
                 frontier.push_back(after);
             }
             // What nodes do without a fault.
-            let is_fault = matches!(action, Action::Crashes { .. });
+            let is_fault = matches!(action, Action::Crashes { .. } | Action::Loses(_));
             if !is_fault {
                 before[to].push(number);
             }
@@ -689,10 +726,23 @@ fn from_every_state_the_connection_goes_on_or_ends() {
     for model in [
         Change { crashes: true, expiries: true, ..PLAIN },
         Change { attempts: 2, expiries: true, len: Offsets { rx: 1, tx: 1 }, ..PLAIN },
+        ATTACHING,
+        Change { attempts: 2, ..ATTACHING },
     ] {
         let (states, stuck) = explore(&model);
         assert!(stuck.is_none(), "of {states} states, this one leads nowhere: {stuck:?}");
     }
+}
+
+/// No timer fires early, so an agent that waits for an order waits for ever.
+const ATTACHING: Change = Change { losses: true, len: Offsets { rx: 1, tx: 1 }, ..PLAIN };
+
+#[test]
+fn an_order_that_is_lost_is_repeated() {
+    check(ATTACHING);
+    check(Change { attempts: 2, crashes: true, expiries: true, ..ATTACHING });
+    let (_, stuck) = explore(&Change { sabotage: Sabotage::AttachesOnce, ..ATTACHING });
+    assert!(stuck.is_some(), "a lost order is not found");
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Deadlines<T = Instant> {
     pub(crate) client_end: EndHeld<T>,
     /// When the relay stops to wait for the client's end.
     pub(crate) linger: Option<T>,
+    /// When the agent is asked again to write on its leg, after a change of the dispatcher that has failed.
+    pub(crate) attach: Option<T>,
 }
 
 /// Whether the client's FIN is held back for the agent to end the stream. This happens once per connection, not once
@@ -48,6 +50,7 @@ pub(crate) enum Reached {
     Arbiter(ArbiterTimer),
     ClientEnd,
     Linger,
+    Attach,
     Handshake,
     /// The idle timeout or the lifetime, by its name.
     Limit(&'static str),
@@ -66,7 +69,8 @@ impl<T> Deadlines<T> {
                 EndHeld::Until(at) => EndHeld::Until(change(at)),
                 EndHeld::LongEnough => EndHeld::LongEnough,
             },
-            linger: self.linger.map(change),
+            linger: self.linger.map(&change),
+            attach: self.attach.map(change),
         }
     }
 }
@@ -78,7 +82,7 @@ impl Deadlines<Duration> {
             EndHeld::Until(left) => Some(left),
             EndHeld::NotYet | EndHeld::LongEnough => None,
         };
-        let optional = [self.handshake, self.linger, held, self.timer.map(|(_, left)| left)];
+        let optional = [self.handshake, self.linger, self.attach, held, self.timer.map(|(_, left)| left)];
         optional.into_iter().flatten().fold(self.idle.max(self.lifetime), Duration::max)
     }
 }
@@ -92,11 +96,12 @@ impl Deadlines {
             timer: None,
             client_end: EndHeld::NotYet,
             linger: None,
+            attach: None,
         }
     }
 
     pub(crate) fn first(&self) -> Instant {
-        let optional = [self.handshake, self.linger, self.end_held_until(), self.timer.map(|(_, at)| at)];
+        let optional = [self.handshake, self.linger, self.attach, self.end_held_until(), self.timer.map(|(_, at)| at)];
         optional.into_iter().flatten().fold(self.idle.min(self.lifetime), Instant::min)
     }
 
@@ -137,6 +142,9 @@ impl Deadlines {
             Some(Reached::ClientEnd)
         } else if is_reached(self.linger) {
             Some(Reached::Linger)
+        } else if is_reached(self.attach) {
+            self.attach = None;
+            Some(Reached::Attach)
         } else if is_reached(self.handshake) {
             self.handshake = None;
             Some(Reached::Handshake)

@@ -76,6 +76,8 @@ pub enum Input {
     LegDetached { from: NodeName, number: u32, tx_offset: u64 },
     /// The connection does not change its dispatcher.
     ChangeFailed,
+    /// An agent writes on its leg again.
+    LegAttached { from: NodeName, number: u32 },
 }
 
 /// What a driver waits for. It also waits for the end of a prepared leg.

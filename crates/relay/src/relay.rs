@@ -81,6 +81,8 @@ pub struct Relay<T = Instant> {
     /// The present change of the dispatcher. It does not pass on to another process: the agent is asked again.
     #[serde(skip)]
     giving: Option<Giving>,
+    /// The last change, which has failed, until the agent has answered that it writes on the leg again.
+    attaching: Option<Giving>,
     /// The number of the last change of the dispatcher.
     changes: u32,
     over: bool,
@@ -162,6 +164,7 @@ impl Relay {
             timeouts,
             actions: VecDeque::new(),
             giving: None,
+            attaching: None,
             changes: 0,
             over: false,
         };
@@ -281,6 +284,7 @@ impl Relay {
             Input::ChangeDispatcher { to } => self.change_dispatcher(to, cx),
             Input::LegDetached { from, number, tx_offset } => self.on_detached(&from, number, tx_offset, cx),
             Input::ChangeFailed => self.on_change_failed(cx),
+            Input::LegAttached { from, number } => self.on_attached(&from, number),
         }
         self.follow_up(cx);
     }
@@ -361,6 +365,7 @@ impl Relay {
 
     fn on_found(&mut self, id: ConnectionId, owner: NodeName, bulk: Option<NodeName>) {
         (self.id, self.arbiter, self.bulk) = (id, Arbiter::new(owner), bulk);
+        self.stop_attaching();
         self.take_leg();
         self.begin();
     }
@@ -415,6 +420,7 @@ impl Relay {
             Some(Reached::Arbiter(timer)) => return self.arbitrate(ArbiterEvent::Timeout(timer), cx),
             // The FIN goes to the owner's leg as soon as one is relayed to.
             Some(Reached::ClientEnd) | None => return,
+            Some(Reached::Attach) => return self.attach(cx),
             Some(Reached::Linger) => {
                 self.over = true;
                 return;

@@ -153,6 +153,7 @@ fn change_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         (change(), node_name()).prop_map(|(change, to)| DispatcherToAgent::DetachLeg(DetachLeg { change, to }).into()),
         change().prop_map(|change| DispatcherToAgent::AttachLeg(change).into()),
+        change().prop_map(|change| AgentToDispatcher::LegAttached(change).into()),
         (change(), any::<u64>()).prop_map(|(change, tx_offset)| {
             Message::from(AgentToDispatcher::LegDetached(LegDetached { change, tx_offset }))
         }),

@@ -108,7 +108,8 @@ impl AgentToDispatcher {
             | Self::Stays(_)
             | Self::Tunnel(_)
             | Self::Draining
-            | Self::LegDetached(_) => Ok(()),
+            | Self::LegDetached(_)
+            | Self::LegAttached(_) => Ok(()),
         }
     }
 }

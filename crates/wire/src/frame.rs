@@ -144,6 +144,7 @@ fn write_to_dispatcher<F: Flavor>(message: &AgentToDispatcher, to: F) -> F::Outp
         AgentToDispatcher::Tunnel(body) => write(body, to),
         AgentToDispatcher::Draining => write(&(), to),
         AgentToDispatcher::LegDetached(body) => write(body, to),
+        AgentToDispatcher::LegAttached(body) => write(body, to),
     }
 }
 
@@ -302,6 +303,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::DetachLeg => DispatcherToAgent::DetachLeg(exactly(number, body)?).into(),
         MessageKind::LegDetached => AgentToDispatcher::LegDetached(exactly(number, body)?).into(),
         MessageKind::AttachLeg => DispatcherToAgent::AttachLeg(exactly(number, body)?).into(),
+        MessageKind::LegAttached => AgentToDispatcher::LegAttached(exactly(number, body)?).into(),
         MessageKind::TakeWanted => DispatcherToDispatcher::TakeWanted(exactly(number, body)?).into(),
         MessageKind::TakeReady => DispatcherToDispatcher::TakeReady(exactly(number, body)?).into(),
         MessageKind::StatePart => DispatcherToDispatcher::StatePart(exactly(number, body)?).into(),

@@ -108,11 +108,13 @@ pub enum MessageKind {
     TakeComing = 63,
     /// [`DispatcherToDispatcher::Steering`].
     Steering = 64,
+    /// [`AgentToDispatcher::LegAttached`].
+    LegAttached = 65,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -162,6 +164,7 @@ impl MessageKind {
         Self::Taken,
         Self::TakeComing,
         Self::Steering,
+        Self::LegAttached,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -221,6 +224,7 @@ impl MessageKind {
             Self::Taken => "taken",
             Self::TakeComing => "take_coming",
             Self::Steering => "steering",
+            Self::LegAttached => "leg_attached",
         }
     }
 }
@@ -252,6 +256,7 @@ impl AgentToDispatcher {
             Self::Tunnel(_) => MessageKind::Tunnel,
             Self::Draining => MessageKind::Draining,
             Self::LegDetached(_) => MessageKind::LegDetached,
+            Self::LegAttached(_) => MessageKind::LegAttached,
         }
     }
 }

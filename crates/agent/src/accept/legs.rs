@@ -20,7 +20,7 @@ use crate::connection::driver::Connections;
 use crate::connection::preparations::Continuation;
 use crate::handoff::passing::Passed;
 use crate::handoff::target::{Activated, Arrivals};
-use crate::leg::{ContinueRefusal, Continued};
+use crate::leg::{ContinueRefusal, Continued, LegsForPredecessor};
 use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
 use crate::node::slots::{Slot, Slots};
@@ -40,6 +40,8 @@ pub(crate) struct Legs {
     pub(crate) unidentified: Arc<Unidentified>,
     pub(crate) arrivals: Arc<Arrivals<Box<Continuation>>>,
     pub(crate) connections: Connections,
+    /// Legs that continue connections of the predecessor of this process.
+    pub(crate) for_predecessor: Arc<LegsForPredecessor>,
     /// Legs of the predecessor of this process are assigned to the same threads.
     pub(crate) threads: ServingThreads,
     /// Legs that members have opened, and that have no preface yet.
@@ -163,8 +165,8 @@ impl Legs {
         }
     }
 
-    /// Gives the leg to the task of a connection that is here, and whose dispatcher has changed. `offsets`: of the first
-    /// byte in both streams, from the client and to it.
+    /// Continues a connection whose dispatcher has changed on this leg. `offsets`: of the first byte in both streams,
+    /// from the client and to it.
     fn replace(
         &self,
         leg: TcpStream,
@@ -174,27 +176,36 @@ impl Legs {
         tenure: Epoch,
         (rx_offset, tx_offset): (u64, u64),
     ) {
-        let connection = change.connection;
-        let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-        let stream = match leg.into_std() {
-            Ok(stream) => stream,
-            Err(error) => return self.note_refused(connection, &from, &error.into()),
-        };
-        let leg = Continued { stream, change, tenure, rx_offset, tx_offset, surplus };
-        match self.connections.leg_table.on_continue(dispatcher, leg) {
-            Ok(()) => {
-                tracing::debug!(%connection, %dispatcher, "connection continues at another dispatcher");
-                self.connections.registry.announce(connection);
+        let from = leg.peer_addr();
+        match leg.into_std() {
+            Ok(stream) => {
+                self.go_on_at(dispatcher, Continued { stream, change, tenure, rx_offset, tx_offset, surplus });
             }
-            Err((refusal, leg)) => {
-                self.note_refused(connection, &from, &refusal.into());
-                // Resets it, as any leg that is dropped.
-                drop(leg);
-            }
+            Err(error) => self.note_refused(change.connection, from, &error.into()),
         }
     }
 
-    fn note_refused(&self, connection: ConnectionId, from: &str, refusal: &Refusal) {
+    /// Gives the leg of `dispatcher` to the task of the connection that it continues, or to the predecessor of this
+    /// process, which may have the connection.
+    pub(crate) fn go_on_at(&self, dispatcher: &NodeName, leg: Continued) {
+        let connection = leg.change.connection;
+        let (refusal, leg) = match self.connections.leg_table.on_continue(dispatcher, leg) {
+            Ok(()) => {
+                tracing::debug!(%connection, %dispatcher, "connection continues at another dispatcher");
+                return self.connections.registry.announce(connection);
+            }
+            Err((refusal @ ContinueRefusal::NotHere, leg)) => match self.for_predecessor.put(dispatcher, leg) {
+                Ok(()) => return tracing::debug!(%connection, %dispatcher, "leg forwarded to the previous process"),
+                Err(leg) => (refusal, leg),
+            },
+            Err(refused) => refused,
+        };
+        // The drop of the leg resets it.
+        self.note_refused(connection, leg.stream.peer_addr(), &refusal.into());
+    }
+
+    fn note_refused(&self, connection: ConnectionId, from: io::Result<SocketAddr>, refusal: &Refusal) {
+        let from = from.map(|address| address.to_string()).unwrap_or_default();
         tracing::warn!(%connection, from, cause = %refusal, "leg refused");
         self.metrics.count_leg_refused(refusal.label());
     }

@@ -51,7 +51,9 @@ pub(crate) struct Continued {
 /// The reason that a leg does not continue its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ContinueRefusal {
-    #[error("the connection is not at this agent, or does not wait for a leg of this dispatcher")]
+    #[error("the connection is not at this agent")]
+    NotHere,
+    #[error("the connection does not wait for a leg of this dispatcher")]
     NotAwaited,
     #[error("the dispatcher continues at other offsets than this agent: bytes were lost")]
     Offsets,
@@ -61,7 +63,7 @@ impl ContinueRefusal {
     /// The reason as a metric label.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Self::NotAwaited => "not_awaited",
+            Self::NotHere | Self::NotAwaited => "not_awaited",
             Self::Offsets => "offsets",
         }
     }
@@ -125,14 +127,17 @@ impl LegControl {
         answers.then_some((state.sent, is_first))
     }
 
-    /// The dispatcher goes on by itself.
-    pub(super) fn on_attach(&self, from: &NodeName, number: u32) {
+    /// The dispatcher goes on by itself. Returns whether to answer: also a repeated order, unless another request came.
+    pub(super) fn on_attach(&self, from: &NodeName, number: u32) -> bool {
         let mut state = self.lock();
-        if !self.dispatcher.is(from) || !state.agent_leg.on_attach(number) {
-            return;
+        if !self.dispatcher.is(from) || state.has_failed {
+            return false;
         }
-        self.note(&state);
-        state.wake();
+        if state.agent_leg.on_attach(number) {
+            self.note(&state);
+            state.wake();
+        }
+        state.agent_leg.last() == number
     }
 
     /// Replaces the leg, if this one is awaited. Otherwise returns it.

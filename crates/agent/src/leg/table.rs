@@ -54,18 +54,16 @@ impl LegTable {
         Some(LegDetached { change, tx_offset })
     }
 
-    /// The dispatcher goes on with a connection by itself.
-    pub(crate) fn on_attach(&self, from: &NodeName, change: DispatcherChange) {
-        if let Some(control) = self.get(change.connection) {
-            control.on_attach(from, change.number);
-        }
+    /// The dispatcher goes on with a connection by itself. Returns whether to answer.
+    pub(crate) fn on_attach(&self, from: &NodeName, change: DispatcherChange) -> bool {
+        self.get(change.connection).is_some_and(|control| control.on_attach(from, change.number))
     }
 
     /// Continues a connection on a leg of `from`. Returns the leg if that is refused.
     pub(crate) fn on_continue(&self, from: &NodeName, leg: Continued) -> Result<(), (ContinueRefusal, Continued)> {
         match self.get(leg.change.connection) {
             Some(control) => control.on_continue(from, leg),
-            None => Err((ContinueRefusal::NotAwaited, leg)),
+            None => Err((ContinueRefusal::NotHere, leg)),
         }
     }
 

@@ -296,7 +296,7 @@ async fn a_leg_that_delivers_too_much_fails() {
 
 #[tokio::test]
 async fn a_leg_that_is_not_awaited_changes_nothing() {
-    use ContinueRefusal::{NotAwaited, Offsets};
+    use ContinueRefusal::{NotAwaited, NotHere, Offsets};
     let (rig, mut leg, mut d1) = Rig::begin().await;
     d1.write_all(b"12").await.unwrap();
     assert_eq!(read(&mut leg).await.unwrap(), b"12");
@@ -323,7 +323,7 @@ async fn a_leg_that_is_not_awaited_changes_nothing() {
     assert!(!leg.is_detached());
     assert_eq!(rig.go_on("d2", 2, rx, tx).await.unwrap_err(), NotAwaited, "a preface counts once");
     drop(leg);
-    assert_eq!(rig.go_on("d2", 2, rx, tx).await.unwrap_err(), NotAwaited, "the connection is gone");
+    assert_eq!(rig.go_on("d2", 2, rx, tx).await.unwrap_err(), NotHere, "the connection is gone");
 }
 
 #[tokio::test]

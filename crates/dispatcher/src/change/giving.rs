@@ -13,7 +13,7 @@ use watari_handoff::{Giving, GivingAction};
 use watari_mesh::SendError;
 use watari_relay::Input;
 use watari_tcp_repair::Frozen;
-use watari_values::{ConnectionId, DispatcherChange, NodeName};
+use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
 use watari_wire::{
     CHANGE_STATE_LEN_MAX, DispatcherToDispatcher, STATE_PART_LEN_MAX, StatePart, TakeComing, TakeReady, TakeWanted,
 };
@@ -43,6 +43,8 @@ const REMINDED: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_millis(200);
 /// How often the table is looked at while connections are reset.
 const POLL: Duration = Duration::from_millis(2);
+/// How long the link to the next dispatcher may be down, or a new process of it not ready. It may be upgraded.
+const RELINK_MAX: Duration = Duration::from_secs(5);
 /// Attempts for one connection in one switch.
 const ATTEMPTS: u32 = 3;
 /// Connections that are asked at a time. Those that stand still are among them.
@@ -133,12 +135,13 @@ pub(crate) async fn give(shared: &Arc<DispatcherShared>, scope: Scope, to: &Node
 
 /// The address leaves this node. Resets the connections that are left, while the gate lets that out.
 pub(crate) async fn leave(shared: &DispatcherShared, address: IpAddr) {
-    let count = shared.table.message_all_at(address, || RelayMessage::Reset);
+    let (unrelayed, unrelayed_count) = shared.unrelayed.leave(address);
+    let count = shared.table.message_all_at(address, || RelayMessage::Reset) + unrelayed_count;
     if count > 0 {
         tracing::info!(%address, count, "connections reset: their address leaves this node");
         shared.metrics.not_given.inc_by(count as u64);
     }
-    while !shared.table.ids_at(address).is_empty() {
+    while !shared.table.ids_at(address).is_empty() || unrelayed.count() > 0 {
         sleep(POLL).await;
     }
 }
@@ -209,6 +212,9 @@ struct Run<'a> {
     unconfirmed: HashMap<DispatcherChange, Unconfirmed>,
     /// Attempts that have failed, by connection.
     failed: HashMap<ConnectionId, u32>,
+    /// The link to the next dispatcher is down, or a new process of it has to say that it is ready. No connection is
+    /// asked meanwhile.
+    pause: Option<Pause>,
     /// Whether the next dispatcher cannot be reached any more.
     is_lost: bool,
     /// When a connection was given last, and when the next dispatcher was announced more.
@@ -227,6 +233,13 @@ struct Unconfirmed {
     giving: Giving,
     since: Instant,
     last: Instant,
+}
+
+/// No connection is asked.
+struct Pause {
+    since: Instant,
+    /// What the next dispatcher answers once the link is up again.
+    ready: oneshot::Receiver<[u8; 6]>,
 }
 
 /// New clients are turned away.
@@ -262,6 +275,7 @@ impl<'a> Run<'a> {
             offered: HashMap::new(),
             unconfirmed: HashMap::new(),
             failed: HashMap::new(),
+            pause: None,
             is_lost: false,
             progress: Instant::now(),
             announced: Instant::now(),
@@ -296,7 +310,7 @@ impl<'a> Run<'a> {
             match &self.closed {
                 None => self.close().await,
                 Some(Closed { since, .. })
-                    if self.unconfirmed.is_empty() && (self.left.is_empty() || since.elapsed() > REST_MAX) =>
+                    if self.may_stop() && (self.left.is_empty() || since.elapsed() > REST_MAX) =>
                 {
                     break;
                 }
@@ -328,8 +342,13 @@ impl<'a> Run<'a> {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let stands_still = self.progress.elapsed() > STANDSTILL_MAX && self.unconfirmed.is_empty();
+        let stands_still = self.progress.elapsed() > STANDSTILL_MAX && self.may_stop();
         Instant::now() >= deadline || stands_still
+    }
+
+    /// Whether the next dispatcher has confirmed what it has, and is ready for more.
+    fn may_stop(&self) -> bool {
+        self.unconfirmed.is_empty() && self.pause.is_none()
     }
 
     /// The connections that may be asked.
@@ -338,14 +357,17 @@ impl<'a> Run<'a> {
         all.filter(|id| self.failed.get(id).is_none_or(|failed| *failed < ATTEMPTS)).collect()
     }
 
+    /// An attempt that ends with the link to the next dispatcher does not count.
     fn note_failure(&mut self, id: ConnectionId) {
-        *self.failed.entry(id).or_default() += 1;
+        if self.pause.is_none() {
+            *self.failed.entry(id).or_default() += 1;
+        }
     }
 
     /// Asks further connections.
     fn ask(&mut self) {
         let room = ASKED_MAX.saturating_sub(self.asked.len() + self.offered.len());
-        if self.left.is_empty() || room < BATCH {
+        if self.left.is_empty() || room < BATCH || self.pause.is_some() {
             return;
         }
         let asked: Vec<_> = self.left.drain(..BATCH.min(self.left.len())).collect();
@@ -402,8 +424,8 @@ impl<'a> Run<'a> {
     /// Freezes one connection, and ships it. On an error it is thawed, and its relay goes on when the sender is dropped.
     async fn ship(&mut self, standing: Standing) -> Result<(), (String, oneshot::Sender<()>)> {
         let Standing { giving, change, passed, client, flow, taken } = standing;
-        if self.is_lost {
-            return Err(("the next dispatcher is lost".to_owned(), taken));
+        if self.is_lost || self.pause.is_some() {
+            return Err(("there is no link to the next dispatcher".to_owned(), taken));
         }
         let (frozen, state) = match freeze(client, passed) {
             Ok(frozen) => frozen,
@@ -417,8 +439,9 @@ impl<'a> Run<'a> {
             let offset = (number * STATE_PART_LEN_MAX) as u32;
             let part = StatePart { change, offset, state_len, bytes: bytes.to_vec() };
             if let Err(error) = self.send_part(part).await {
-                // Without a link, or with one that takes nothing, no other connection can go either.
-                self.is_lost = true;
+                // With a link that takes nothing, no other connection can go either.
+                self.is_lost |= self.mesh_is_up();
+                self.follow_link();
                 let FrozenConnection { frozen, taken, .. } = self.forget(change).expect("it was just added");
                 drop(frozen);
                 return Err((error.to_string(), taken));
@@ -447,8 +470,16 @@ impl<'a> Run<'a> {
     async fn on_answers(&mut self, change: DispatcherChange, answer: Answer) {
         self.answered = Instant::now();
         match answer {
-            Answer::Held => self.on_held(change),
-            Answer::Refused(reason) => self.fail(change, reason.as_str()).await,
+            // Otherwise it would not learn that it has the connection.
+            Answer::Held if self.mesh_is_up() => self.on_held(change),
+            Answer::Held => self.fail(change, "the link is lost").await,
+            Answer::Refused(reason) => {
+                if reason == AbortReason::Expired {
+                    // It expects no connections, or begins to pass its own to a new process.
+                    self.begin_pause();
+                }
+                self.fail(change, reason.as_str()).await;
+            }
             Answer::Taken => {
                 if let Some(Unconfirmed { giving, .. }) = self.unconfirmed.get_mut(&change) {
                     giving.on_taken(change.number);
@@ -525,8 +556,8 @@ impl<'a> Run<'a> {
         let late = self.offered.iter().filter(|(_, held)| now.duration_since(held.since) > ATTEMPT_MAX);
         let late: Vec<_> = late.map(|(change, _)| *change).collect();
         // A dispatcher that answers nothing stands still.
-        self.is_lost |= !late.is_empty() && self.answered.elapsed() > ATTEMPT_MAX;
-        self.is_lost |= !self.shared.mesh.is_up(&self.order.to);
+        self.is_lost |= !late.is_empty() && self.answered.elapsed() > ATTEMPT_MAX && self.pause.is_none();
+        self.follow_link();
         if self.closed.as_ref().is_some_and(|closed| closed.renewed.elapsed() > CLOSED / 2) {
             self.close().await;
         }
@@ -544,6 +575,39 @@ impl<'a> Run<'a> {
             }
         }
         self.forget_confirmed();
+    }
+
+    /// Pauses while the link to the next dispatcher is down, and until that is ready again.
+    fn follow_link(&mut self) {
+        let is_up = self.mesh_is_up();
+        let Some(Pause { since, ready }) = &mut self.pause else {
+            if !is_up {
+                self.begin_pause();
+            }
+            return;
+        };
+        if is_up && ready.try_recv().is_ok() {
+            self.pause = None;
+            (self.answered, self.progress) = (Instant::now(), Instant::now());
+            return;
+        }
+        self.is_lost |= since.elapsed() > RELINK_MAX;
+        if is_up && self.announced.elapsed() > REPEAT {
+            self.announced = Instant::now();
+            announce(self.shared, &self.scope, &self.order.to);
+        }
+    }
+
+    fn begin_pause(&mut self) {
+        if self.pause.is_none() {
+            let (sender, ready) = oneshot::channel();
+            lock(&self.shared.changes.ready).insert((self.order.to.clone(), self.scope.address), sender);
+            self.pause = Some(Pause { since: Instant::now(), ready });
+        }
+    }
+
+    fn mesh_is_up(&self) -> bool {
+        self.shared.mesh.is_up(&self.order.to)
     }
 
     /// Forgets the connections that the next dispatcher has confirmed, or holds no longer.

@@ -1,5 +1,6 @@
 //! How packets of a connection go to another dispatcher, by the kind of its address.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -19,6 +20,16 @@ pub(crate) enum Places {
 }
 
 impl Places {
+    /// All of them.
+    pub(super) fn addresses(&self) -> HashSet<IpAddr> {
+        match self {
+            Self::Takeover(addresses) => {
+                addresses.statuses().iter().map(|shown| shown.service.address.addr().to_canonical()).collect()
+            }
+            Self::Multipath(multipath) => multipath.addresses().iter().copied().collect(),
+        }
+    }
+
     /// At the next dispatcher: `from` announces connections of the address. Returns the link-layer address to which it
     /// forwards their packets, or why it must not.
     pub(super) async fn expect(&self, from: &NodeName, address: IpAddr) -> Result<[u8; 6], String> {

@@ -1,7 +1,9 @@
 //! Takes connections of a service address from the dispatcher that has it.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use watari_handoff::Taking;
 use watari_sys::tcp;
 use watari_tcp_repair::{RestoreError, Restored, State};
 use watari_values::{AbortReason, DispatcherChange, NodeName};
+use watari_wire::leg::LegSigner;
 use watari_wire::{DispatcherToDispatcher, StatePart, TakeComing, TakeReady, TakeRefused, TakeWanted};
 
 use super::{Shipped, lock};
@@ -34,8 +37,11 @@ const INCOMPLETE_MAX: Duration = Duration::from_secs(5);
 const INCOMPLETE_COUNT_MAX: usize = 256;
 /// How long the socket of an earlier attempt may still be open.
 const CLOSED_MAX: Duration = Duration::from_millis(100);
-/// How long a leg to the connection's agent may take.
+/// How long a leg to the connection's agent may take, with the wait for a link.
 const LEG_MAX: Duration = Duration::from_millis(500);
+/// How long a connection that was given waits for a link to its agent. Its leg stays detached for longer.
+const RENEWED_MAX: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Connections whose packets pass the gate by one order.
 const BATCH: usize = 64;
 
@@ -48,6 +54,31 @@ pub(super) struct Arrivals {
     incomplete: Mutex<HashMap<(NodeName, DispatcherChange), IncompleteState>>,
     /// Connections that are held, and those that were given lately. The last are asked about again.
     held: Mutex<HashMap<(NodeName, DispatcherChange), HeldArrival>>,
+    /// Connections whose state is complete, until each is served or dropped.
+    coming: Arc<AtomicUsize>,
+}
+
+impl Arrivals {
+    /// Whether a connection is being restored, or held for the decision. It cannot pass to a successor of this process.
+    pub(super) fn is_any_coming(&self) -> bool {
+        self.coming.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Counts a connection in [`Arrivals::coming`] until it is dropped.
+struct Coming(Arc<AtomicUsize>);
+
+impl Coming {
+    fn count(coming: &Arc<AtomicUsize>) -> Self {
+        coming.fetch_add(1, Ordering::SeqCst);
+        Self(coming.clone())
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The bytes of a state so far, and when the first came.
@@ -65,8 +96,15 @@ struct Arrived {
     socket: Restored,
     flow: Flow,
     /// The leg to its agent, if it has one.
-    leg: Option<TcpStream>,
+    leg: Option<NewLeg>,
     presence: Presence,
+}
+
+/// A leg without a preface.
+struct NewLeg {
+    stream: TcpStream,
+    /// That of the agent's link when the leg was opened.
+    signer: Arc<LegSigner>,
 }
 
 impl DispatcherShared {
@@ -74,6 +112,7 @@ impl DispatcherShared {
         let TakeWanted { address, connections } = *wanted;
         let Some(places) = self.changes.places.get().cloned() else { return };
         if self.is_passing_on() {
+            // The successor answers.
             return;
         }
         let (shared, from) = (self.clone(), from.clone());
@@ -139,8 +178,13 @@ impl DispatcherShared {
             }
             incomplete.remove(&key).map(|(state, _)| state).unwrap_or_default()
         };
+        // Counted before it is known whether a successor begins, which waits for those that are counted.
+        let coming = Coming::count(&self.changes.arrivals.coming);
+        if self.is_passing_on() {
+            return self.refuse_change(from, part.change, AbortReason::Expired);
+        }
         let (shared, (from, change)) = (self.clone(), key);
-        self.next_runtime().spawn(async move { shared.take(from, change, state).await });
+        self.next_runtime().spawn(async move { shared.take(from, change, state, coming).await });
     }
 
     /// Whether connections go to a successor of this process.
@@ -167,8 +211,14 @@ impl DispatcherShared {
 
     pub(crate) fn on_given(&self, from: &NodeName, change: DispatcherChange) {
         let mut held = lock(&self.changes.arrivals.held);
-        // A connection that was dropped before is not answered: the previous dispatcher gives it up, too.
-        let Some(arrival) = held.get_mut(&(from.clone(), change)) else { return };
+        let Some(arrival) = held.get_mut(&(from.clone(), change)) else {
+            // The predecessor of this process may have got it. A connection that was dropped before is not answered: the
+            // previous dispatcher gives it up, too.
+            if self.table.contains(change.connection) {
+                self.send_to_dispatcher(from, DispatcherToDispatcher::Taken(change));
+            }
+            return;
+        };
         if arrival.taking.on_given(change.number)
             && let Some(given) = arrival.given.take()
         {
@@ -185,7 +235,7 @@ impl DispatcherShared {
     }
 
     /// Restores a connection, and goes on with it when it is given.
-    async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>) {
+    async fn take(self: Arc<Self>, from: NodeName, change: DispatcherChange, state: Vec<u8>, coming: Coming) {
         self.drop_earlier(&from, change);
         let arrived = match self.arrive(&from, change, &state).await {
             Ok(arrived) => arrived,
@@ -208,7 +258,7 @@ impl DispatcherShared {
         // It may be given at this moment.
         let is_live = || lock(&self.changes.arrivals.held).get_mut(&key).is_some_and(|held| held.taking.on_timeout());
         if is_given || is_live() {
-            self.go_on(change, arrived).await;
+            self.go_on(change, arrived, coming).await;
         } else {
             tracing::warn!(connection = %change.connection, from = %key.0, "a connection was not given in time");
         }
@@ -258,18 +308,47 @@ impl DispatcherShared {
         Ok(Arrived { passed, socket, flow, leg, presence })
     }
 
-    async fn leg_to_owner(&self, passed: &PassedConnection) -> Result<TcpStream, (AbortReason, String)> {
+    async fn leg_to_owner(&self, passed: &PassedConnection) -> Result<NewLeg, (AbortReason, String)> {
         let owner = &passed.entry.node;
-        if self.agents.availability(owner) != Some(true) {
-            return Err((AbortReason::NoLeg, format!("the agent {owner} is not available")));
-        }
-        let leg = timeout(LEG_MAX, self.leg_to(owner, LegChoice::Any)).await;
+        let leg = timeout(LEG_MAX, self.new_leg_to(owner)).await;
         let leg = leg.unwrap_or_else(|elapsed| Err(elapsed.into()));
-        leg.map(|leg| leg.stream).map_err(|error| (AbortReason::NoLeg, format!("no leg to {owner}: {error}")))
+        leg.map_err(|error| (AbortReason::NoLeg, format!("no leg to {owner}: {error}")))
+    }
+
+    /// Opens a leg, when there is a link to the agent. An idle leg would end when a new process of the agent begins.
+    async fn new_leg_to(&self, agent: &NodeName) -> io::Result<NewLeg> {
+        let signer = loop {
+            match self.agents.signer(agent) {
+                Some(signer) if self.agents.availability(agent) == Some(true) => break signer,
+                _ => sleep(LOOK_INTERVAL).await,
+            }
+        };
+        let stream = self.leg_to(agent, LegChoice::New).await?.stream;
+        Ok(NewLeg { stream, signer })
+    }
+
+    /// The leg, or another one if the link to the agent was lost since it was opened: the process of the agent that has
+    /// accepted it may read no more prefaces.
+    async fn renew(&self, agent: &NodeName, leg: NewLeg) -> TcpStream {
+        let is_current =
+            |leg: &NewLeg| self.agents.signer(agent).is_some_and(|signer| Arc::ptr_eq(&signer, &leg.signer));
+        if is_current(&leg) {
+            return leg.stream;
+        }
+        let renewed = async {
+            loop {
+                match self.new_leg_to(agent).await {
+                    Ok(leg) if is_current(&leg) => return leg.stream,
+                    _ => sleep(LOOK_INTERVAL).await,
+                }
+            }
+        };
+        // Without a link, no preface can be signed, and the connection ends.
+        timeout(RENEWED_MAX, renewed).await.unwrap_or(leg.stream)
     }
 
     /// Lets the connection's packets out, and serves it to its end.
-    async fn go_on(self: &Arc<Self>, change: DispatcherChange, arrived: Arrived) {
+    async fn go_on(self: &Arc<Self>, change: DispatcherChange, arrived: Arrived, coming: Coming) {
         let Arrived { passed, socket, flow, leg, presence } = arrived;
         let (sender, let_in) = oneshot::channel();
         if self.let_in.send((flow, sender)).await.is_err() || let_in.await.is_err() {
@@ -290,14 +369,22 @@ impl DispatcherShared {
         match passed {
             Passed::Connection(passed) => {
                 let _presence = presence;
+                let leg = match leg {
+                    Some(leg) => Some(self.renew(&passed.entry.node, leg).await),
+                    None => None,
+                };
                 let mut driver = Box::new(RelayDriver::restore(self, *passed, (stream, leg, None)));
                 driver.go_on(change, waiting);
+                // It can pass from here on.
+                drop(coming);
                 driver.run().await;
             }
             Passed::Client(passed) => {
                 let client =
                     Client { stream, address: passed.address, server: passed.server, read_ahead: passed.read_ahead };
-                Visit::restore(self, presence, client).serve().await;
+                let visit = Visit::restore(self, presence, client);
+                drop(coming);
+                visit.serve().await;
             }
             Passed::Passthrough(_) | Passed::Relayed(_) => {}
         }

@@ -1,5 +1,7 @@
 //! A connection changes its dispatcher: [`watari_handoff::Giving`] decides, at the previous dispatcher.
 
+use std::time::Duration;
+
 use watari_handoff::{ArbiterEvent, ArbiterTimer, Giving, GivingAction};
 use watari_values::{DispatcherChange, NodeName};
 use watari_wire::leg::Kind;
@@ -7,6 +9,9 @@ use watari_wire::{DetachLeg, DispatcherToAgent};
 
 use super::{FromClient, OwnerLeg, Relay, ToClient};
 use crate::events::{Action, Context};
+
+/// How often `AttachLeg` is repeated. A detached leg fails after 15 s.
+const ATTACH_AGAIN: Duration = Duration::from_millis(500);
 
 /// Why a connection cannot change its dispatcher now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,7 @@ impl Relay {
             Some(giving) => giving,
             None => {
                 self.changes += 1;
+                self.stop_attaching();
                 Giving::begin(self.changes)
             }
         };
@@ -88,16 +94,37 @@ impl Relay {
         match action {
             Some(GivingAction::Reset) => self.arbitrate(ArbiterEvent::LegEnded { reset: true }, cx),
             Some(GivingAction::GoOn) => {
-                let change = self.change();
-                self.giving = None;
-                if let Some(change) = change {
-                    let message = DispatcherToAgent::AttachLeg(change);
-                    self.actions.push_back(Action::Send { to: self.owner().clone(), message });
+                let failed = self.giving.take();
+                // Otherwise no agent has the connection.
+                if !self.is_unopened() {
+                    self.attaching = failed;
+                    self.attach(cx);
                 }
             }
             // The driver does it.
             Some(GivingAction::Give) | None => {}
         }
+    }
+
+    /// Has the agent write on its leg again. Repeats that until the agent answers: the link to it may be lost.
+    pub(super) fn attach(&mut self, cx: Context<'_>) {
+        let Some(failed) = self.attaching else { return };
+        let change = DispatcherChange { connection: self.id, number: failed.number() };
+        let message = DispatcherToAgent::AttachLeg(change);
+        self.actions.push_back(Action::Send { to: self.owner().clone(), message });
+        self.deadlines.attach = Some(cx.now + ATTACH_AGAIN);
+    }
+
+    pub(super) fn on_attached(&mut self, from: &NodeName, number: u32) {
+        let Some(failed) = self.attaching.as_mut().filter(|_| *from == *self.arbiter.owner()) else { return };
+        failed.on_attached(number);
+        if !failed.is_attaching() {
+            self.stop_attaching();
+        }
+    }
+
+    pub(super) fn stop_attaching(&mut self) {
+        (self.attaching, self.deadlines.attach) = (None, None);
     }
 
     /// Goes on at a new dispatcher, which has restored the client's socket and connected a leg to the owner. `unwritten`

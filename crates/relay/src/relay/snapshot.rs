@@ -28,6 +28,7 @@ impl Snapshot {
             && !relay.is_unopened()
             && relay.prepared == PreparedLeg::None
             && !relay.arbiter.is_moving()
+            && relay.attaching.is_none()
             && are_counts(&relay.up, up)
             && are_counts(&relay.down, down)
             && relay.down.written >= unacknowledged
@@ -75,6 +76,7 @@ impl<T> Relay<T> {
             timeouts,
             deadlines,
             actions,
+            attaching,
             changes,
             over,
             ..
@@ -95,6 +97,7 @@ impl<T> Relay<T> {
             deadlines: change(deadlines),
             actions,
             giving: None,
+            attaching,
             changes,
             over,
         }

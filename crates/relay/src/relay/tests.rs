@@ -80,6 +80,10 @@ fn detached(tx_offset: u64) -> Input {
     Input::LegDetached { from: name("a"), number: 1, tx_offset }
 }
 
+fn attached() -> Input {
+    Input::LegAttached { from: name("a"), number: 1 }
+}
+
 fn found() -> Input {
     Input::Found { id: id(2), owner: name("b"), bulk: None }
 }
@@ -120,6 +124,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("a has detached at 20", detached(20)),
         ("a has detached at 25", detached(25)),
         ("the change has failed", Input::ChangeFailed),
+        ("a has attached", attached()),
     ]
 }
 
@@ -143,7 +148,8 @@ fn is_possible(relay: &Relay, input: &Input, searching: bool) -> bool {
         | Input::Agent(_)
         | Input::Deadline
         | Input::ChangeDispatcher { .. }
-        | Input::LegDetached { .. } => true,
+        | Input::LegDetached { .. }
+        | Input::LegAttached { .. } => true,
         Input::LegReset => !relay.leg_is_over(),
         Input::Connected { .. } => matches!(relay.prepared, PreparedLeg::Connecting(_)),
         Input::PreparedEnded => matches!(relay.prepared, PreparedLeg::Ready(_)),
@@ -209,6 +215,7 @@ fn states(now: Instant) -> Vec<(&'static str, Relay)> {
         ("detaching, bytes wait for the client", with(&[down(5, 0), to_e()])),
         ("detached, bytes missing", with(&[to_e(), detached(25)])),
         ("detached, quiet", with(&[to_e(), detached(20)])),
+        ("attaching", with(&[to_e(), detached(20), Input::ChangeFailed])),
         ("over", with(&[Input::ClientReset])),
     ]
 }
@@ -224,6 +231,7 @@ fn label(relay: &Relay, start: Instant) -> String {
     let parts = [
         (relay.prepared != PreparedLeg::None).then(|| format!("prepared {:?}", relay.prepared)),
         relay.giving.map(|giving| format!("{giving:?}")),
+        relay.attaching.map(|failed| format!("{failed:?}")),
         relay.is_quiet().then(|| "quiet".to_owned()),
         relay.up.preface.then(|| "preface".to_owned()),
         waits("up", relay.up.len()),
@@ -340,6 +348,39 @@ fn another_dispatcher_goes_on() {
     let attach = DispatcherToAgent::AttachLeg(change);
     assert_eq!(actions, [Action::Send { to: name("a"), message: attach }]);
     assert_eq!(relay.interest().client_read, None, "4 bytes wait");
+}
+
+/// A link that breaks when the agent is to write again costs no connection: the order is repeated, also by another
+/// process.
+#[test]
+fn the_agent_is_asked_again_until_it_writes() {
+    let now = Instant::now();
+    let inputs = [OPENED, Input::ChangeDispatcher { to: name("e") }, detached(0)];
+    let mut relay = after(start(false, now), now, inputs);
+    let change = relay.change().unwrap();
+    let attach = [Action::Send { to: name("a"), message: DispatcherToAgent::AttachLeg(change) }];
+    let step = |relay: &mut Relay, input: Input| {
+        let (at, mut actions) = (if input == Input::Deadline { relay.timeout() } else { now }, Vec::new());
+        handle(relay, input, at, &mut actions);
+        actions
+    };
+    assert_eq!(step(&mut relay, Input::ChangeFailed), attach);
+    for _ in 0..3 {
+        assert!(relay.timeout() - now < TIMEOUTS.handshake);
+        assert_eq!(step(&mut relay, Input::Deadline), attach);
+        relay = restored(&relay, now).unwrap();
+    }
+    let others = [("b", 1), ("a", 2)].map(|(from, number)| Input::LegAttached { from: name(from), number });
+    for input in others {
+        step(&mut relay, input);
+        assert_eq!(step(&mut relay, Input::Deadline), attach, "that is another agent, or another change");
+    }
+    step(&mut relay, attached());
+    assert_eq!(relay.timeout(), start(false, now).timeout(), "nothing is repeated");
+    // Another change makes the order void.
+    let again = after(relay, now, [Input::ChangeDispatcher { to: name("e") }, Input::ChangeFailed]);
+    let again = after(again, now, [Input::ChangeDispatcher { to: name("e") }]);
+    assert_eq!(again.timeout(), start(false, now).timeout());
 }
 
 #[test]

@@ -100,16 +100,26 @@ impl Lab {
     /// All nodes run, and d1 has both addresses.
     pub(crate) fn start(plan: &Plan) -> Self {
         let mut lab = Self::new(plan);
-        for node in ["a1", "d1"] {
-            lab.start_node(node);
-        }
-        lab.until_owner("d1");
-        lab.start_node("d2");
-        until("d2 stands by", || {
-            lab.address("d2", V4).is_some_and(|shown| !shown["owner"].is_null() && shown["ready"] == true)
-        });
-        lab.watch = Some(Watch::start());
+        lab.start_nodes();
         lab
+    }
+
+    /// As [`Lab::start`], after [`Lab::new`].
+    pub(crate) fn start_nodes(&mut self) {
+        for node in ["a1", "d1"] {
+            self.start_node(node);
+        }
+        self.until_owner("d1");
+        self.start_node("d2");
+        self.until_standby("d2", "d1");
+        self.watch = Some(Watch::start());
+    }
+
+    /// Waits until `name` can take the address that `owner` has.
+    pub(crate) fn until_standby(&self, name: &str, owner: &str) {
+        until(&format!("{name} stands by"), || {
+            self.address(name, V4).is_some_and(|shown| shown["owner"] == owner && shown["ready"] == true)
+        });
     }
 
     /// Ends the watch, which must not have seen two owners at a time.
@@ -150,7 +160,9 @@ impl Lab {
         let number = self.host(name).number;
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
-             metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"1s\"\n"
+             metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"{}\"\n",
+            // An agent that is upgraded keeps connections for as long.
+            if name == "a1" { "60s" } else { "1s" }
         );
         for Host { name, number, .. } in &self.hosts {
             let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");

@@ -1,16 +1,19 @@
 //! Planned switches under load: connections change their dispatcher with the address.
 
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use watari_test_origins::namespace::is_inside;
 
-use crate::lab::{HOST, Lab, PLAN, Plan, V4, V6, stdout, until};
+use crate::lab::{DISPATCHERS, HOST, Lab, PLAN, Plan, V4, V6, dispatcher_tables, stdout, until};
 
 const SWITCHES: usize = 20;
 /// Requests of each keep-alive connection, ten in a second.
@@ -23,8 +26,16 @@ const DOWNLOADS: [(&str, &[&str]); 5] = [
     (V6, &["--http1.1"]),
     (V6, &["--http2", "--tls-max", "1.2"]),
 ];
-/// When a dispatcher dies, after the order of a switch, in milliseconds. A switch takes some tens.
+/// When a dispatcher dies or stops, after the order of a switch, in milliseconds. A switch takes some tens.
 const DEATHS_MS: [u64; 4] = [15, 30, 50, 80];
+/// How long a dispatcher is stopped: longer than an attempt, which takes a second at most.
+const STANDSTILL: Duration = Duration::from_millis(1500);
+/// When a switch that was not carried out is ordered again.
+const ORDER_AGAIN: Duration = Duration::from_millis(500);
+/// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
+const UPGRADES_MS: [u64; 6] = [0, 100, 200, 300, 400, 500];
+/// How long a reset may take to arrive.
+const RESET_MAX: Duration = Duration::from_secs(20);
 
 /// Downloads and keep-alive connections of both TLS versions and IP versions go on through 20 switches.
 #[test]
@@ -43,8 +54,7 @@ fn connections_go_on() {
     });
     for number in 0..SWITCHES {
         let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
-        let ordered = lab.ctl(from, &["switch", to]);
-        assert!(ordered.status.success(), "{}", String::from_utf8_lossy(&ordered.stderr));
+        order_switch(&lab, from, to);
         lab.until_owner(to);
     }
     downloads.assert_complete();
@@ -84,6 +94,29 @@ fn connections_go_on_without_an_order() {
     assert_eq!(counted(&lab, "d1", "connections_taken"), DOWNLOADS.len() as u64);
 }
 
+/// The agent is upgraded before and within switches. Its HTTP/2 connections stay in the previous processes, and change
+/// their dispatcher there.
+#[test]
+fn connections_go_on_while_their_agent_is_upgraded() {
+    if !is_inside("switches::connections_go_on_while_their_agent_is_upgraded") {
+        return;
+    }
+    let lab = Lab::start(&PLAN);
+    let mut downloads = Downloads::begin(&lab, "500k");
+    lab.upgrade("a1");
+    order_switch(&lab, "d1", "d2");
+    lab.until_owner("d2");
+    let mut order = Client::start(lab.ctl_command("d2", &["switch", "d1"]));
+    lab.upgrade("a1");
+    until("the order has ended", || order.has_ended());
+    lab.until_owner("d1");
+    downloads.assert_complete();
+    let counted = |name: &str| counted(&lab, "d1", name) + counted(&lab, "d2", name);
+    assert!(counted("connections_taken") >= 2 * DOWNLOADS.len() as u64);
+    assert_eq!((counted("connections_not_given"), counted("connections_given")), (0, counted("connections_taken")));
+    lab.end();
+}
+
 /// The next dispatcher does not answer. The owner keeps the address, its connections, and new clients.
 #[test]
 fn connections_stay_if_the_next_dispatcher_does_not_answer() {
@@ -103,6 +136,114 @@ fn connections_stay_if_the_next_dispatcher_does_not_answer() {
     until("the switch is possible", || lab.ctl("d1", &["switch", "d2"]).status.success());
     lab.until_owner("d2");
     lab.end();
+}
+
+/// The next dispatcher is upgraded at the time of a switch. It gives what it holds to its successor, and the switch goes on
+/// with that.
+#[test]
+fn connections_go_on_while_the_next_dispatcher_is_upgraded() {
+    if !is_inside("switches::connections_go_on_while_the_next_dispatcher_is_upgraded") {
+        return;
+    }
+    let lab = Lab::start(&PLAN);
+    let mut downloads = Downloads::begin_several(&lab, "300k", 6);
+    for (number, before) in UPGRADES_MS.into_iter().enumerate() {
+        let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
+        lab.until_standby(to, from);
+        thread::scope(|scope| {
+            let upgrade = scope.spawn(|| lab.upgrade(to));
+            sleep(Duration::from_millis(before));
+            // Without a link, it does not begin.
+            until("the switch is possible", || lab.ctl(from, &["switch", to]).status.success());
+            upgrade.join().unwrap();
+        });
+        lab.until_owner(to);
+        assert_eq!(counted(&lab, from, "connections_not_given"), 0, "upgraded {before} ms before the switch");
+    }
+    for node in DISPATCHERS {
+        assert!(!lab.log(node).contains("the next dispatcher does not answer any more"), "a switch was given up");
+    }
+    downloads.assert_complete();
+    lab.end();
+}
+
+/// The next dispatcher stands still for longer than an attempt takes, and goes on. No connection is lost or served by
+/// both.
+#[test]
+fn the_next_dispatcher_stands_still_within_a_switch() {
+    if !is_inside("switches::the_next_dispatcher_stands_still_within_a_switch") {
+        return;
+    }
+    // An owner that stands still for less than its lease keeps its address.
+    let keys = "preempt = false\nlease = \"5s\"\nadvert_interval = \"150ms\"";
+    let lab = Lab::start(&Plan { keys, ..PLAN });
+    let mut downloads = Downloads::begin_several(&lab, "300k", 2);
+    for (number, after) in DEATHS_MS.into_iter().enumerate() {
+        let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
+        lab.until_standby(to, from);
+        let mut order = Client::start(lab.ctl_command(from, &["switch", to]));
+        sleep(Duration::from_millis(after));
+        lab.signal(to, Signal::STOP);
+        sleep(STANDSTILL);
+        lab.signal(to, Signal::CONT);
+        // If the next dispatcher did not answer, the owner stays the owner, and is asked again.
+        let mut ordered = Instant::now();
+        let is_active = |address: &str| lab.address(to, address).is_some_and(|shown| shown["role"] == "active");
+        until("the switch is complete", || {
+            let is_complete = is_active(V4) && is_active(V6);
+            if !is_complete && ordered.elapsed() > ORDER_AGAIN {
+                order = Client::start(lab.ctl_command(from, &["switch", to]));
+                ordered = Instant::now();
+            }
+            is_complete
+        });
+        drop(order);
+        lab.until_owner(to);
+        assert_eq!(counted(&lab, from, "connections_not_given"), 0, "stopped {after} ms after the order");
+    }
+    downloads.assert_complete();
+    lab.end();
+}
+
+/// Clients of backends, and those that have sent nothing, cannot go to another dispatcher. They are reset and counted.
+#[test]
+fn clients_without_an_agent_are_reset() {
+    if !is_inside("switches::clients_without_an_agent_are_reset") {
+        return;
+    }
+    let mut lab = Lab::new(&PLAN);
+    let backend = TcpListener::bind("192.0.2.9:0").unwrap();
+    let backends = backend.local_addr().unwrap();
+    let passthrough = format!("[[dispatcher.passthrough]]\nnames = [\"raw.test\"]\nbackends = [\"{backends}\"]\n");
+    for (node, priority) in DISPATCHERS.into_iter().zip(PLAN.priorities) {
+        lab.write_config(node, &(dispatcher_tables(priority, "eth0", PLAN.keys) + &passthrough));
+    }
+    lab.start_nodes();
+    let silent = TcpStream::connect((V4, 443)).unwrap();
+    let mut passed = TcpStream::connect((V6, 443)).unwrap();
+    passed.write_all(&hello("raw.test")).unwrap();
+    let mut served = backend.accept().unwrap().0;
+    served.write_all(b"answer").unwrap();
+    passed.read_exact(&mut [0; 6]).unwrap();
+    order_switch(&lab, "d1", "d2");
+    lab.until_owner("d2");
+    for mut end in [silent, passed, served] {
+        end.set_read_timeout(Some(RESET_MAX)).unwrap();
+        // The backend has read nothing so far.
+        let ended = end.read_to_end(&mut Vec::new());
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(counted(&lab, "d1", "connections_not_given"), 2);
+    lab.end();
+}
+
+/// The first record of a client with this server name.
+fn hello(name: &str) -> Vec<u8> {
+    let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let mut client = ClientConnection::new(Arc::new(config), name.to_owned().try_into().unwrap()).unwrap();
+    let mut record = Vec::new();
+    client.write_tls(&mut record).unwrap();
+    record
 }
 
 /// A dispatcher dies within a switch. What the client gets is right, and what is cut does not look complete.
@@ -125,12 +266,16 @@ fn a_dispatcher_dies_within_a_switch() {
         let (complete, cut) = downloads.assert_right();
         println!("{dead} killed after {after} ms: {complete} of {} complete, {cut} cut", DOWNLOADS.len());
         lab.start_node(dead);
-        until("the node stands by", || {
-            lab.address(dead, V4).is_some_and(|shown| shown["owner"] == alive && shown["ready"] == true)
-        });
+        lab.until_standby(dead, alive);
         owner = alive;
     }
     lab.end();
+}
+
+/// Orders a switch of all addresses.
+fn order_switch(lab: &Lab, from: &str, to: &str) {
+    let ordered = lab.ctl(from, &["switch", to]);
+    assert!(ordered.status.success(), "{}", String::from_utf8_lossy(&ordered.stderr));
 }
 
 /// A counter of a dispatcher.
@@ -149,7 +294,12 @@ pub(crate) struct Downloads {
 impl Downloads {
     /// Begins all downloads at this rate, and waits until they run.
     fn begin(lab: &Lab, rate: &str) -> Self {
-        Self::begin_with(lab, &DOWNLOADS, rate, |address, file| curl(lab, address, file))
+        Self::begin_several(lab, rate, 1)
+    }
+
+    /// The same with several clients for each kind of download.
+    fn begin_several(lab: &Lab, rate: &str, times: usize) -> Self {
+        Self::begin_with(lab, &DOWNLOADS.repeat(times), rate, |address, file| curl(lab, address, file))
     }
 
     /// The same with these addresses and options, by this program.
@@ -232,7 +382,7 @@ fn curl(lab: &Lab, address: &str, file: &str) -> Command {
 /// The same, on another machine.
 pub(crate) fn as_curl(mut command: Command, lab: &Lab, address: &str, file: &str) -> Command {
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    command.current_dir(lab.dir()).args(["--silent", "--show-error", "--fail", "--max-time", "35"]);
+    command.current_dir(lab.dir()).args(["--silent", "--show-error", "--fail", "--max-time", "90"]);
     command.args(["--cacert", "site.pem", "--resolve", &format!("{HOST}:443:{host}")]);
     command.arg(format!("https://{HOST}/{file}")).stdin(Stdio::null());
     command

@@ -29,6 +29,8 @@ pub enum AgentToDispatcher {
     Draining,
     /// The owner to D1: it writes no more on its leg ([`DetachLeg`](crate::DetachLeg)).
     LegDetached(LegDetached),
+    /// The owner to D1: it writes on the leg of D1 again ([`AttachLeg`](crate::DispatcherToAgent::AttachLeg)).
+    LegAttached(DispatcherChange),
 }
 
 /// See [`AgentToDispatcher::LegDetached`].

@@ -22,7 +22,8 @@ pub enum DispatcherToAgent {
     /// D1 to the owner: another dispatcher, D2, is to go on with the connection. The owner writes no more on its leg, and
     /// answers by [`LegDetached`](crate::LegDetached). The leg of D2 follows (`Kind::Continue` in its preface).
     DetachLeg(DetachLeg),
-    /// D1 to the owner: D1 goes on with the connection, on the leg that it had before this change.
+    /// D1 to the owner: D1 goes on with the connection, on the leg that it had before this change. D1 repeats it until
+    /// the owner answers by [`LegAttached`](crate::AgentToDispatcher::LegAttached).
     AttachLeg(DispatcherChange),
 }
 
