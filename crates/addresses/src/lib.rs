@@ -39,8 +39,8 @@ pub use driver::{
 pub use gate::{FLOWS_MAX, Flow, Gate, GateError};
 pub use link::InterfaceError;
 pub use multipath::{
-    CountStrays, Multipath, MultipathConfig, MultipathSettings, MultipathStatus, PreparedMultipath, SteeredFlows,
-    dry_run_shared,
+    CountStrays, FixedMultipath, Multipath, MultipathConfig, MultipathSettings, MultipathStatus, PassedMultipath,
+    PreparedMultipath, SteeredFlows, dry_run_shared,
 };
 pub use prepare::{Cause, Prepared, StartError, dry_run};
 pub use settings::{FixedSettings, ServiceAddress, Settings};

@@ -1,9 +1,11 @@
 //! Addresses that several dispatchers have at once (`[dispatcher.multipath]`).
 //!
 //! `watari_steering` decides which dispatcher a packet is for, and its program in the kernel passes packets on. This
-//! driver exchanges adverts with the other dispatchers, keeps the kernel's table current, and has the addresses on the
-//! loopback interface while this node accepts connections or still has some. The dispatcher counts strays, and gives
-//! them to their primaries.
+//! driver exchanges adverts with the other dispatchers, and keeps the kernel's table current. The dispatcher counts
+//! strays, and gives them to their primaries.
+//!
+//! Packets to the addresses are for this machine as long as it has local routes to them. The loopback interface has the
+//! addresses only while this node accepts connections, so that routing daemons announce them only then.
 
 mod orders;
 
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -64,6 +67,24 @@ pub struct MultipathSettings {
     pub notify: Option<PathBuf>,
 }
 
+/// The settings that an upgrade in place cannot change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FixedMultipath {
+    addresses: BTreeSet<IpAddr>,
+    interface: String,
+}
+
+impl MultipathSettings {
+    /// The settings that an upgrade in place cannot change.
+    pub fn fixed(&self) -> FixedMultipath {
+        FixedMultipath { addresses: self.addresses.clone(), interface: self.interface.clone() }
+    }
+}
+
+/// What a process knows of all dispatchers, on its way to the next one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PassedMultipath(Members);
+
 /// Settings with which a node can start.
 pub struct PreparedMultipath {
     settings: MultipathSettings,
@@ -97,6 +118,9 @@ pub async fn dry_run_shared(settings: MultipathSettings) -> Result<String, Cause
     let mut text = String::new();
     let mac = interface.mac.map(|octet| format!("{octet:02x}")).join(":");
     let _ = writeln!(text, "at the start:");
+    for address in &addresses {
+        let _ = writeln!(text, "  ip route add local {} dev lo table local", IpNet::from(*address));
+    }
     let _ = writeln!(text, "  tc: attach a BPF program to the ingress of {} ({mac})", interface.name);
     let _ = writeln!(text, "when an agent is available, and the other dispatchers know this node:");
     for address in addresses {
@@ -110,8 +134,11 @@ pub async fn dry_run_shared(settings: MultipathSettings) -> Result<String, Cause
             let _ = writeln!(text, "  run {} active {address} {}", program.display(), interface.name);
         }
     }
-    let _ = writeln!(text, "at the end: give the connections to other dispatchers, for {withdraw:?} at least;");
-    let _ = writeln!(text, "  then remove the addresses and the program");
+    let _ = writeln!(
+        text,
+        "at the end: remove the addresses; give the connections to other dispatchers, for {withdraw:?} at least;"
+    );
+    let _ = writeln!(text, "  then remove the routes and the program");
     Ok(text)
 }
 
@@ -123,7 +150,7 @@ pub struct MultipathConfig {
     pub node: NodeName,
     pub prepared: PreparedMultipath,
     /// What the previous process of this node knew, in an upgrade.
-    pub before: Option<Members>,
+    pub before: Option<PassedMultipath>,
     /// Whether this node can serve clients.
     pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
     pub count_strays: CountStrays,
@@ -206,11 +233,14 @@ impl Multipath {
         let PreparedMultipath { settings, netlink, interface, loopback, permanent } = prepared;
         let now = clock::since_boot();
         let is_successor = before.is_some();
-        let members = before.unwrap_or_else(|| Members::new(node.clone(), now));
+        let members = before.map_or_else(|| Members::new(node.clone(), now), |PassedMultipath(members)| members);
         let mut steering = Steering::load(&settings.addresses, interface.mac)?;
         let table = members.table();
         steering.set_table(&table).map_err(Cause::Steering)?;
         steering.renew(now + SILENT_AFTER, members.is_sure(now)).map_err(Cause::Steering)?;
+        for address in &settings.addresses {
+            netlink.add_local_route(loopback, *address).await.map_err(Cause::Netlink)?;
+        }
         steering.attach(netlink.handle(), interface.index).await?;
         let inner = Inner {
             members,
@@ -320,7 +350,7 @@ impl Multipath {
         let withdrawn = Instant::now() + shared.settings.withdraw;
         let gone = async {
             loop {
-                // Nobody else takes them.
+                // No other dispatcher takes them.
                 let is_alone = lock(&shared.inner).members.serving().is_empty();
                 if is_alone || shared.strays() == 0 && Instant::now() >= withdrawn {
                     return;
@@ -333,15 +363,16 @@ impl Multipath {
         }
     }
 
-    /// Removes the addresses and the program.
+    /// Removes the routes to the addresses, and the program.
     pub async fn end(&self) {
         let shared = &self.shared;
         lock(&shared.inner).members.set_state(SteeringState::Left, clock::since_boot());
         shared.look();
         shared.end.cancel();
-        for address in shared.managed() {
-            if let Err(error) = shared.netlink.remove(shared.loopback, address).await {
-                tracing::warn!(%address, %error, "cannot remove an address from the loopback interface");
+        shared.remove_addresses().await;
+        for address in &shared.settings.addresses {
+            if let Err(error) = shared.netlink.remove_local_route(shared.loopback, *address).await {
+                tracing::warn!(%address, %error, "cannot remove the route to an address");
             }
         }
         if let Err(error) = Steering::detach(shared.netlink.handle(), shared.interface.index).await {
@@ -351,11 +382,11 @@ impl Multipath {
 
     /// Passes what this process knows to a successor, which attaches its own program. This process changes nothing in
     /// the kernel any more.
-    pub fn pass_on(&self) -> Members {
+    pub fn pass_on(&self) -> PassedMultipath {
         self.shared.end.cancel();
         let mut inner = lock(&self.shared.inner);
         inner.is_passed = true;
-        inner.members.clone()
+        PassedMultipath(inner.members.clone())
     }
 }
 
@@ -421,6 +452,14 @@ impl Shared {
         });
     }
 
+    async fn remove_addresses(&self) {
+        for address in self.managed() {
+            if let Err(error) = self.netlink.remove(self.loopback, address).await {
+                tracing::warn!(%address, %error, "cannot remove an address from the loopback interface");
+            }
+        }
+    }
+
     fn change_state(&self, inner: &mut Inner, now: Duration) {
         let state = inner.members.state();
         let is_leaving = self.is_leaving.load(Ordering::SeqCst);
@@ -438,11 +477,17 @@ impl Shared {
             SteeringState::Serving if is_leaving || !(self.can_serve)() && inner.members.serving().len() > 1 => {
                 SteeringState::Leaving
             }
-            SteeringState::Leaving if !is_leaving && (self.can_serve)() => SteeringState::Serving,
+            SteeringState::Leaving if !is_leaving && (self.can_serve)() => {
+                self.wants_addresses.store(true, Ordering::SeqCst);
+                if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
+            }
             SteeringState::Serving | SteeringState::Leaving | SteeringState::Left => state,
         };
         if wanted == state {
             return;
+        }
+        if wanted == SteeringState::Leaving {
+            self.wants_addresses.store(false, Ordering::SeqCst);
         }
         inner.members.set_state(wanted, now);
         inner.since = now;
@@ -481,8 +526,15 @@ impl Shared {
         loop {
             ticks.tick().await;
             let is_due = renewed.is_none_or(|renewed| renewed.elapsed() >= RENEW);
-            if !self.wants_addresses.load(Ordering::SeqCst) || !is_due {
-                continue;
+            match (self.wants_addresses.load(Ordering::SeqCst), renewed.is_some()) {
+                (true, _) if is_due => {}
+                (false, true) => {
+                    renewed = None;
+                    self.has_addresses.store(false, Ordering::SeqCst);
+                    self.remove_addresses().await;
+                    continue;
+                }
+                _ => continue,
             }
             let mut is_complete = true;
             for address in self.managed() {

@@ -11,12 +11,16 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, CacheInfo};
 use rtnetlink::packet_route::link::{LinkFlags, LinkMessage};
 use rtnetlink::packet_route::neighbour::{NeighbourFlags, NeighbourState};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType};
 use rtnetlink::{Error, Handle, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::watch;
 
 /// `EADDRNOTAVAIL`: the interface does not have the address.
 const NOT_AVAILABLE: i32 = 99;
+/// `ESRCH`: there is no such route.
+const NO_SUCH_ROUTE: i32 = 3;
+/// The table of local routes.
+const LOCAL_TABLE: u32 = 255;
 /// `EEXIST`: there is an entry already.
 const EXISTS: i32 = 17;
 
@@ -143,6 +147,22 @@ impl Netlink {
         }
     }
 
+    /// Has packets to `address` come to this machine, whether an interface has the address or not.
+    pub(crate) async fn add_local_route(&self, loopback: u32, address: IpAddr) -> Result<(), Error> {
+        match self.handle.route().add(local_route(loopback, address)).replace().execute().await {
+            Err(Error::NetlinkError(error)) if error.raw_code() == -EXISTS => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Ends that.
+    pub(crate) async fn remove_local_route(&self, loopback: u32, address: IpAddr) -> Result<(), Error> {
+        match self.handle.route().del(local_route(loopback, address)).execute().await {
+            Err(Error::NetlinkError(error)) if error.raw_code() == -NO_SUCH_ROUTE => Ok(()),
+            done => done,
+        }
+    }
+
     /// Removes an address, if the interface has it.
     pub(crate) async fn remove(&self, index: u32, address: IpNet) -> Result<(), Error> {
         let mut request = self.handle.address().add(index, address.addr(), address.prefix_len());
@@ -152,6 +172,18 @@ impl Netlink {
             done => done,
         }
     }
+}
+
+fn local_route(loopback: u32, address: IpAddr) -> RouteMessage {
+    let len = if address.is_ipv4() { 32 } else { 128 };
+    RouteMessageBuilder::<IpAddr>::new()
+        .destination_prefix(address, len)
+        .expect("a prefix as long as the address")
+        .kind(RouteType::Local)
+        .scope(RouteScope::Host)
+        .table_id(LOCAL_TABLE)
+        .output_interface(loopback)
+        .build()
 }
 
 fn is_running(link: &LinkMessage) -> bool {

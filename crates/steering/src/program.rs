@@ -18,7 +18,7 @@
 //!
 //! * `first` is the primary, and none at the primary itself. `next` is the dispatcher that comes after this one in the
 //!   order of a second chance, `after_next` the one after that.
-//! * The process renews its time limit. After it, nobody accepts connections here, and `fallback`, the dispatcher that
+//! * The process renews its time limit. After it, this machine accepts no connections, and `fallback`, the dispatcher that
 //!   is primary without this one, stands for a primary that is this machine.
 //! * A dispatcher that passes a packet on decrements its TTL. If the dispatchers agree, a packet meets each of them once
 //!   at most. While they do not agree yet, the TTL ends a circle.
@@ -466,7 +466,7 @@ impl Generator<'_> {
         self.code.place(has_next);
         self.code.alu(Op::Move, R9, SECOND_CHANCE);
         self.code.jump_if(R4, If::NotEqual, 0, forward);
-        // Nobody seems to have the connection.
+        // No dispatcher seems to have the connection.
         let in_doubt = self.code.label();
         self.code.load(W64, R1, R10, IS_SURE);
         self.code.jump_if(R1, If::Equal, 0, in_doubt);

@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use watari_addresses::{
-    Addresses, BeforeLeaving, LeavingStep, Multipath, MultipathConfig, PassedAddresses, Prepared, PreparedMultipath,
-    Settings,
+    Addresses, BeforeLeaving, LeavingStep, Multipath, MultipathConfig, PassedAddresses, PassedMultipath, Prepared,
+    PreparedMultipath,
 };
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
@@ -43,7 +43,7 @@ use expiry::Expiry;
 use listeners::{Inherited, Listeners};
 use reload::Reloader;
 use roles::Roles;
-use upgrade::{Predecessor, PredecessorStream};
+use upgrade::{Fixed, Predecessor, PredecessorStream};
 use view::View;
 
 /// The time that links get to send their queued messages when the node ends.
@@ -77,8 +77,7 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
     let reopen = RequestSignal::reopen_logs().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let (before, inherited) = if successor {
-        let takeover = config.takeover().map(Settings::fixed);
-        PredecessorStream::meet(takeover.as_ref()).await.map(|(before, inherited)| (Some(before), inherited))?
+        PredecessorStream::meet(&Fixed::of(&config)).await.map(|(before, inherited)| (Some(before), inherited))?
     } else {
         (None, Inherited::default())
     };
@@ -186,21 +185,20 @@ impl Node {
         }
         let candidates = Start::candidates(&config).await?;
         let prepared = Start::prepared_multipath(&config).await?;
-        let (mut before, mut passed) = (before, None);
+        let (mut before, mut passed, mut passed_multipath) = (before, None, None);
         if let Some(before) = &mut before {
-            passed = before.take_over(&running, listeners.has_admin).await?;
+            (passed, passed_multipath) = before.take_over(&running, listeners.has_admin).await?.unzip();
             // The process that the service manager has started ends soon.
             process::notify(&format!("MAINPID={}", std::process::id()));
         }
         let addresses = start.addresses(&config, candidates, passed, &running).await?;
-        let multipath = start.multipath(&config, prepared, &running).await?;
+        let multipath = start.multipath(&config, prepared, passed_multipath.flatten(), &running).await?;
         tokio::spawn(distribute(events, running.clone(), (addresses.clone(), multipath.clone())));
         let accepting = running.dispatcher.clone().zip(config.dispatcher.as_ref().map(config::Dispatcher::clients_at));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), unlink.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address, takeover) =
-            (name.to_string(), config.node.mesh, config.takeover().map(Settings::fixed));
+        let (name, mesh_address, fixed) = (name.to_string(), config.node.mesh, Fixed::of(&config));
         let parts = (mesh.clone(), running.clone());
         let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
         let watcher = reloader.clone();
@@ -216,7 +214,7 @@ impl Node {
             running: running.clone(),
             addresses: addresses.clone(),
             multipath: multipath.clone(),
-            takeover,
+            fixed,
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
         });
@@ -383,6 +381,7 @@ impl Start<'_> {
         &mut self,
         config: &Config,
         prepared: Option<PreparedMultipath>,
+        before: Option<PassedMultipath>,
         running: &Roles,
     ) -> Result<Option<Multipath>, NodeError> {
         let (Some(prepared), Some(dispatcher)) = (prepared, &running.dispatcher) else { return Ok(None) };
@@ -392,7 +391,7 @@ impl Start<'_> {
         let multipath = MultipathConfig {
             node,
             prepared,
-            before: None,
+            before,
             can_serve: Box::new(move || serving.can_serve()),
             count_strays: Box::new(move |primaries| counting.count_strays(&me, &addresses, primaries)),
         };

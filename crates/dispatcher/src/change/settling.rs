@@ -21,9 +21,13 @@ const AGAIN_LEAVING: Duration = Duration::from_millis(200);
 
 /// Gives strays away until `shutdown`.
 pub(crate) async fn run(shared: Arc<DispatcherShared>, multipath: Multipath, shutdown: CancellationToken) {
-    let mut settled = multipath.settled();
+    let (mut settled, mut successor) = (multipath.settled(), shared.successor.subscribe());
     let work = async {
         loop {
+            // In an upgrade, connections go to the new process of this node.
+            if successor.wait_for(Option::is_none).await.is_err() {
+                return;
+            }
             let Some(primaries) = settled.borrow_and_update().clone() else {
                 if settled.changed().await.is_err() {
                     return;
@@ -35,6 +39,7 @@ pub(crate) async fn run(shared: Arc<DispatcherShared>, multipath: Multipath, shu
             tokio::select! {
                 () = settle(&shared, &multipath, &primaries) => {}
                 _ = settled.changed() => continue,
+                _ = successor.wait_for(Option::is_some) => continue,
             }
             tokio::select! {
                 () = sleep(if is_leaving { AGAIN_LEAVING } else { AGAIN }) => {}
@@ -47,9 +52,6 @@ pub(crate) async fn run(shared: Arc<DispatcherShared>, multipath: Multipath, shu
 
 /// Gives each stray to its primary, as far as possible.
 async fn settle(shared: &Arc<DispatcherShared>, multipath: &Multipath, primaries: &Arc<Primaries>) {
-    if shared.successor.borrow().is_some() {
-        return;
-    }
     let mut targets: BTreeMap<(IpAddr, NodeName), usize> = BTreeMap::new();
     shared.table.for_each_flow(|flow| {
         let address = flow.server.ip();

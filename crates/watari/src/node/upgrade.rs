@@ -39,15 +39,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use watari_addresses::{FixedSettings, PassedAddresses};
+use watari_addresses::{FixedMultipath, FixedSettings, MultipathSettings, PassedAddresses, PassedMultipath, Settings};
 use watari_values::{NodeName, SecretBytes};
 use zeroize::Zeroizing;
+
+use crate::config::Config;
 
 pub(super) use predecessor::{Parts, Predecessor};
 pub(super) use successor::PredecessorStream;
 
 /// The form of the messages and states. A process takes over only from one with the same.
-const FORM: u32 = 7;
+const FORM: u32 = 8;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum FromSuccessor {
@@ -71,7 +73,7 @@ enum FromPredecessor {
     /// The addresses of TCP listeners. There may be several such messages.
     Listeners(Vec<SocketAddr>),
     /// The last listener, which is the administration socket.
-    Start { admin: PathBuf, takeover: Option<FixedSettings> },
+    Start { admin: PathBuf, fixed: Fixed },
     /// Connections, each with the number of its sockets.
     Connections(Part, Vec<(SecretBytes, usize)>),
     /// What passes of an agent besides its connections.
@@ -82,7 +84,24 @@ enum FromPredecessor {
         /// The agents that an operator drains.
         drained: Vec<NodeName>,
         addresses: PassedAddresses,
+        multipath: Option<PassedMultipath>,
     },
+}
+
+/// The settings of addresses that cannot change in an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Fixed {
+    takeover: Option<FixedSettings>,
+    multipath: Option<FixedMultipath>,
+}
+
+impl Fixed {
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            takeover: config.takeover().map(Settings::fixed),
+            multipath: config.multipath().map(MultipathSettings::fixed),
+        }
+    }
 }
 
 /// A part of a node that has connections.

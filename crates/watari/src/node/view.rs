@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::spawn_blocking;
-use watari_addresses::{Addresses, FixedSettings, Multipath};
+use watari_addresses::{Addresses, Multipath};
 use watari_agent::{
     Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
 };
@@ -19,7 +19,7 @@ use watari_values::{ConnectionStatus, Role, TlsInfo};
 
 use super::reload::Reloader;
 use super::roles::Roles;
-use super::upgrade::{Parts, Predecessor};
+use super::upgrade::{Fixed, Parts, Predecessor};
 use crate::admin::{
     AddressEntry, Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic,
 };
@@ -35,7 +35,7 @@ pub(super) struct View {
     pub(super) addresses: Addresses,
     pub(super) multipath: Option<Multipath>,
     /// The settings of its candidates that no other process of this node may change.
-    pub(super) takeover: Option<FixedSettings>,
+    pub(super) fixed: Fixed,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
 }
@@ -84,9 +84,10 @@ impl View {
     async fn upgrade(self: &Arc<Self>, program: Option<PathBuf>) -> Answer {
         let view = Arc::clone(self);
         let upgrade = tokio::spawn(async move {
-            let (roles, addresses, takeover) = (&view.running, &view.addresses, view.takeover.clone());
+            let (roles, addresses, fixed) = (&view.running, &view.addresses, view.fixed.clone());
+            let (multipath, reloader) = (view.multipath.as_ref(), &*view.reloader);
             let upgraded =
-                view.predecessor.upgrade(Parts { roles, addresses, takeover, reloader: &view.reloader }, program).await;
+                view.predecessor.upgrade(Parts { roles, addresses, multipath, fixed, reloader }, program).await;
             upgraded.inspect_err(|error| tracing::error!(%error, "the upgrade has failed"))
         });
         match upgrade.await {

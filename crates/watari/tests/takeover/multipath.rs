@@ -3,6 +3,7 @@
 //! The test's own namespace is the router: `c1` is a client on one of its links, the dispatchers and the agent are on
 //! the other. BPF programs need root of the machine, so these tests are not in a user namespace.
 
+use std::fmt::Write;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -66,7 +67,9 @@ impl Site {
             site.lab.start_node(name);
         }
         site.until_settled(dispatchers);
-        Site::route_to(dispatchers);
+        if !dispatchers.is_empty() {
+            Self::route_to(dispatchers);
+        }
         site
     }
 
@@ -103,7 +106,11 @@ impl Site {
     }
 
     fn downloads(&self, rate: &str) -> Downloads {
-        Downloads::begin_with(&self.lab, &DOWNLOADS, rate, |address, file| self.curl(address, file))
+        self.some_downloads(&DOWNLOADS, rate)
+    }
+
+    fn some_downloads(&self, downloads: &[(&str, &[&str])], rate: &str) -> Downloads {
+        Downloads::begin_with(&self.lab, downloads, rate, |address, file| self.curl(address, file))
     }
 
     /// A counter of a dispatcher, with its prefix.
@@ -204,6 +211,103 @@ fn a_dispatcher_that_dies_takes_only_its_own_connections_along() {
     site.until_settled(&["d1", "d4"]);
     Site::route_to(&["d1", "d4"]);
     assert_eq!(downloads.assert_right(), (DOWNLOADS.len() - own, own));
+}
+
+/// New processes of dispatchers go on with the connections, the program and what is known of the others.
+#[test]
+fn dispatchers_are_upgraded_under_load() {
+    if !is_inside_as_root("multipath::dispatchers_are_upgraded_under_load") {
+        return;
+    }
+    let all = ["d1", "d2", "d4"];
+    let site = Site::start(&all);
+    let mut downloads = site.downloads("1500k");
+    for name in all {
+        site.lab.upgrade(name);
+        site.until_settled(&all);
+    }
+    downloads.assert_complete();
+    site.lab.signal("d1", Signal::TERM);
+    until("it has left", || site.lab.address("d1", V4).is_none());
+    let filters = site.lab.command("d1", "tc").args(["filter", "show", "dev", "eth0", "ingress"]).output().unwrap();
+    assert_eq!(stdout(&filters), "", "the program is removed");
+    assert_eq!(site.lab.ip("d1", &["route", "show", "table", "local", V4]), "");
+    assert!(!site.lab.ip("d1", &["address", "show", "dev", "lo"]).contains(V4));
+}
+
+/// Routing daemons announce the addresses that dispatchers have on their loopback interfaces, by BGP. The router's
+/// multipath route follows dispatchers that come, leave and die.
+#[test]
+fn the_routes_of_a_routing_daemon_follow() {
+    if !is_inside_as_root("multipath::the_routes_of_a_routing_daemon_follow") {
+        return;
+    }
+    let site = Site::start(&[]);
+    let daemons = Daemons::start(&site);
+    for name in ["d1", "d2", "d4"] {
+        site.lab.start_node(name);
+    }
+    until("three dispatchers are announced", || daemons.next_hops() == [1, 2, 4]);
+    let mut downloads = site.some_downloads(&DOWNLOADS[..6], "1M");
+    site.lab.start_node("d5");
+    until("the fourth is announced", || daemons.next_hops() == [1, 2, 4, 5]);
+    site.until_settled(&["d1", "d2", "d4", "d5"]);
+    site.lab.signal("d1", Signal::TERM);
+    until("it is withdrawn", || daemons.next_hops() == [2, 4, 5]);
+    until("it has left", || site.lab.address("d1", V4).is_none());
+    downloads.assert_complete();
+    // The kernel removes the address of a dead dispatcher.
+    site.lab.kill("d2");
+    until("the dead one is withdrawn", || daemons.next_hops() == [4, 5]);
+    assert_eq!(stdout(&site.curl(V4, "").output().unwrap()), "hello\n");
+}
+
+/// BIRD on the router and on each dispatcher. They end with this value.
+struct Daemons(Vec<Client>);
+
+impl Daemons {
+    fn start(site: &Site) -> Self {
+        let mut router = "router id 192.0.2.9;\nprotocol device { scan time 1; }\n\
+                          protocol kernel { merge paths on; ipv4 { import none; export all; }; }\n"
+            .to_owned();
+        let timers = "hold time 3; connect delay time 1; connect retry time 1; error wait time 1, 2;";
+        let run = |mut command: Command, name: &str, text: &str| {
+            let path = |end: &str| site.lab.dir().join(format!("bird-{name}.{end}"));
+            fs::write(path("conf"), text).unwrap();
+            command.args(["-f", "-c"]).arg(path("conf")).arg("-s").arg(path("sock"));
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            Client::start(command)
+        };
+        let mut running = Vec::new();
+        for (name, number) in DISPATCHERS {
+            let _ = writeln!(
+                router,
+                "protocol bgp {name} {{ local 192.0.2.9 as 65000; neighbor 192.0.2.{number} as {}; {timers} \
+                 ipv4 {{ import all; export none; }}; }}",
+                65000 + u32::from(number)
+            );
+            let text = format!(
+                "router id 192.0.2.{number};\nprotocol device {{ scan time 1; }}\n\
+                 protocol direct {{ ipv4; interface \"lo\"; }}\n\
+                 protocol bgp {{ local 192.0.2.{number} as {}; neighbor 192.0.2.9 as 65000; {timers} \
+                 ipv4 {{ import none; next hop self; export where source = RTS_DEVICE; }}; }}\n",
+                65000 + u32::from(number)
+            );
+            running.push(run(site.lab.command(name, "bird"), name, &text));
+        }
+        running.push(run(Command::new("bird"), "router", &router));
+        Self(running)
+    }
+
+    /// The last numbers of the addresses over which the router spreads packets.
+    fn next_hops(&self) -> Vec<u8> {
+        assert!(!self.0.is_empty());
+        let shown = stdout(&Command::new("ip").args(["route", "show", V4]).output().unwrap());
+        let mut all: Vec<_> =
+            shown.split("via 192.0.2.").skip(1).map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
+        all.sort_unstable();
+        all
+    }
 }
 
 /// Dispatchers come and leave under load. No connection is lost, and all are at their primaries afterwards.

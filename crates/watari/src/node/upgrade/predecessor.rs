@@ -14,14 +14,14 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_addresses::{Addresses, FixedSettings, PassedAddresses};
+use watari_addresses::{Addresses, Multipath, PassedAddresses, PassedMultipath};
 use watari_agent::{Agent, CannotPass};
 use watari_dispatcher::{Dispatcher, SOCKETS_MAX};
 use watari_sys::{DESCRIPTORS_MAX, DescriptorStream};
 use watari_values::{NodeName, SecretBytes};
 use zeroize::Zeroizing;
 
-use super::{FORM, FromPredecessor, FromSuccessor, Part, decoded, encoded};
+use super::{FORM, Fixed, FromPredecessor, FromSuccessor, Part, decoded, encoded};
 use crate::admin::{Handle, Upgraded};
 use crate::node::reload::Reloader;
 use crate::node::roles::Roles;
@@ -100,8 +100,8 @@ pub(crate) struct Predecessor {
 pub(crate) struct Parts<'a> {
     pub(crate) roles: &'a Roles,
     pub(crate) addresses: &'a Addresses,
-    /// The settings of its candidates.
-    pub(crate) takeover: Option<FixedSettings>,
+    pub(crate) multipath: Option<&'a Multipath>,
+    pub(crate) fixed: Fixed,
     pub(crate) reloader: &'a Reloader,
 }
 
@@ -159,7 +159,7 @@ impl Predecessor {
         let redirects = parts.reloader.redirects().await.map_err(UpgradeError::Listeners)?;
         let legs = agent.as_ref().map(Agent::listener).transpose().map_err(UpgradeError::Listeners)?;
         let tcp: Vec<_> = listening.accepting.all().chain(&redirects).chain(&self.tcp).chain(&legs).collect();
-        let has_admin = successor.prepare(&tcp, &self.admin, parts.takeover.clone()).await?;
+        let has_admin = successor.prepare(&tcp, &self.admin, parts.fixed.clone()).await?;
 
         let of_agent = match agent {
             Some(agent) => Some(agent.begin_to_pass_on().await?),
@@ -181,6 +181,7 @@ impl Predecessor {
         }
         // From here on, this process goes on with nothing.
         let addresses = parts.addresses.pass_on().await;
+        let multipath = parts.multipath.map(Multipath::pass_on);
         let Passed { taken, of_dispatcher, mut of_agent } = passed;
         if let Some(passing) = of_dispatcher {
             passing.finish();
@@ -196,7 +197,7 @@ impl Predecessor {
         }
         self.unlink.cancel();
         let drained = dispatcher.as_ref().map(Dispatcher::drained).unwrap_or_default();
-        successor.finish(drained, addresses).await.map_err(UpgradeError::NotServing)?;
+        successor.finish(drained, addresses, multipath).await.map_err(UpgradeError::NotServing)?;
         let left = of_agent.as_ref().map_or(0, watari_agent::PassingOn::left);
         let left =
             left + dispatcher.as_ref().map_or(0, |dispatcher| usize::try_from(dispatcher.clients()).unwrap_or(0));
@@ -384,19 +385,14 @@ impl Successor {
     }
 
     /// Has the new process start with these listeners. Returns whether it has the administration socket.
-    async fn prepare(
-        &mut self,
-        tcp: &[&TcpListener],
-        admin: &Handle,
-        takeover: Option<FixedSettings>,
-    ) -> Result<bool, UpgradeError> {
+    async fn prepare(&mut self, tcp: &[&TcpListener], admin: &Handle, fixed: Fixed) -> Result<bool, UpgradeError> {
         for some in tcp.chunks(DESCRIPTORS_MAX) {
             let addresses = some.iter().map(|listener| listener.local_addr()).collect::<io::Result<_>>();
             let addresses = FromPredecessor::Listeners(addresses.map_err(UpgradeError::Listeners)?);
             let descriptors: Vec<_> = some.iter().map(|listener| listener.as_fd()).collect();
             self.send(&addresses, &descriptors).await.map_err(|cause| starting(&cause))?;
         }
-        let start = FromPredecessor::Start { admin: admin.path.clone(), takeover };
+        let start = FromPredecessor::Start { admin: admin.path.clone(), fixed };
         self.send(&start, &[admin.listener.as_fd()]).await.map_err(|cause| starting(&cause))?;
         match self.receive(START_MAX).await {
             Ok(FromSuccessor::Prepared { has_admin }) => Ok(has_admin),
@@ -497,8 +493,13 @@ impl Successor {
     }
 
     /// Waits until the new process serves clients.
-    async fn finish(&mut self, drained: Vec<NodeName>, addresses: PassedAddresses) -> io::Result<()> {
-        self.send(&FromPredecessor::Finish { drained, addresses }, &[]).await?;
+    async fn finish(
+        &mut self,
+        drained: Vec<NodeName>,
+        addresses: PassedAddresses,
+        multipath: Option<PassedMultipath>,
+    ) -> io::Result<()> {
+        self.send(&FromPredecessor::Finish { drained, addresses, multipath }, &[]).await?;
         match self.receive(SERVE_MAX).await? {
             FromSuccessor::Serving => Ok(()),
             _ => Err(io::ErrorKind::InvalidData.into()),

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use watari_addresses::{FixedSettings, PassedAddresses};
+use watari_addresses::{PassedAddresses, PassedMultipath};
 use watari_sys::DescriptorStream;
 use watari_values::SecretBytes;
 use zeroize::Zeroizing;
 
-use super::{FORM, FromPredecessor, FromSuccessor, Part, decoded, encoded};
+use super::{FORM, Fixed, FromPredecessor, FromSuccessor, Part, decoded, encoded};
 use crate::node::error::NodeError;
 use crate::node::listeners::Inherited;
 use crate::node::roles::Roles;
@@ -22,7 +22,7 @@ pub(crate) struct PredecessorStream {
 impl PredecessorStream {
     /// Reports to the predecessor, which is at the standard input. Returns its listeners. `own` are this process's
     /// settings. Must be called in a tokio runtime.
-    pub(crate) async fn meet(own: Option<&FixedSettings>) -> Result<(Self, Inherited), NodeError> {
+    pub(crate) async fn meet(own: &Fixed) -> Result<(Self, Inherited), NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
         let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
         // Otherwise the stream would stay open when this process has closed it.
@@ -38,9 +38,9 @@ impl PredecessorStream {
                         inherited.tcp.entry(address).or_default().push(listener.into());
                     }
                 }
-                (FromPredecessor::Start { admin, takeover }, descriptors) => {
+                (FromPredecessor::Start { admin, fixed }, descriptors) => {
                     inherited.admin = descriptors.into_iter().next().map(|socket| (admin, socket));
-                    if takeover.as_ref() != own {
+                    if fixed != *own {
                         return Err(NodeError::FixedSettings);
                     }
                     return Ok((before, inherited));
@@ -56,18 +56,18 @@ impl PredecessorStream {
         &mut self,
         roles: &Roles,
         has_admin: bool,
-    ) -> Result<Option<PassedAddresses>, NodeError> {
+    ) -> Result<Option<(PassedAddresses, Option<PassedMultipath>)>, NodeError> {
         let failed = |cause| NodeError::Predecessor { cause };
         self.send(&FromSuccessor::Prepared { has_admin }).await.map_err(failed)?;
         let mut taken = 0;
         let addresses = loop {
             match self.receive().await {
-                Ok((FromPredecessor::Finish { drained, addresses }, _)) => {
+                Ok((FromPredecessor::Finish { drained, addresses, multipath }, _)) => {
                     for agent in &drained {
                         // An agent may have left the configuration.
                         let _ = roles.dispatcher.as_ref().map(|dispatcher| dispatcher.drain(agent));
                     }
-                    break Some(addresses);
+                    break Some((addresses, multipath));
                 }
                 Ok((message, sockets)) => {
                     taken += self.take(roles, message, sockets).await.map_err(failed)?;
