@@ -67,15 +67,20 @@ impl Machine {
             }
             sleep(POLL);
         }
-        let id = machine.holder.id().to_string();
-        ip(Command::new("ip"), &["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", &id])?;
-        ip(Command::new("ip"), &["link", "set", port, "master", bridge, "up"])?;
         ip(machine.command("ip"), &["link", "set", "lo", "up"])?;
-        for address in addresses {
-            add_address(machine.command("ip"), address, "eth0")?;
-        }
-        ip(machine.command("ip"), &["link", "set", "eth0", "up"])?;
+        machine.add_link(bridge, port, "eth0", addresses)?;
         Ok(machine)
+    }
+
+    /// Connects an interface of this machine, with these addresses, to the port `port` of `bridge`.
+    pub fn add_link(&self, bridge: &str, port: &str, interface: &str, addresses: &[&str]) -> io::Result<()> {
+        let id = self.holder.id().to_string();
+        ip(Command::new("ip"), &["link", "add", port, "type", "veth", "peer", "name", interface, "netns", &id])?;
+        ip(Command::new("ip"), &["link", "set", port, "master", bridge, "up"])?;
+        for address in addresses {
+            add_address(self.command("ip"), address, interface)?;
+        }
+        ip(self.command("ip"), &["link", "set", interface, "up"])
     }
 
     /// The file of its network namespace.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,11 +11,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 use watari_test_origins::namespace::{Machine, add_bridge};
 
+use crate::pair::{self, Pair};
 use crate::watch::Watch;
 
 pub(crate) const V4: &str = "192.0.2.100";
@@ -34,14 +37,18 @@ pub(crate) struct Plan {
     pub(crate) priorities: [u8; 2],
     /// Keys of `[dispatcher.takeover]`.
     pub(crate) keys: &'static str,
+    /// If set, d1 and d2 are a [standby pair](crate::pair).
+    pub(crate) pair: Option<Pair>,
 }
 
 /// d1 gets the addresses first, and does not take them back.
-pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false" };
+pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false", pair: None };
 
 pub(crate) struct Lab {
     dir: TempDir,
     hosts: Vec<Host>,
+    /// The network of the mesh, without the number of the machine.
+    mesh: &'static str,
     watch: Option<Watch>,
 }
 
@@ -84,7 +91,11 @@ impl Lab {
             Host { name, number, node: Mutex::default(), machine: machine.unwrap() }
         };
         let hosts = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(host);
-        let lab = Self { dir, hosts: hosts.into(), watch: None };
+        let mut lab = Self { dir, hosts: hosts.into(), mesh: "192.0.2", watch: None };
+        if plan.pair.is_some() {
+            lab.mesh = pair::NETWORK;
+            lab.add_network(pair::NETWORK);
+        }
         lab.make_files(plan);
         lab
     }
@@ -111,24 +122,42 @@ impl Lab {
         assert!(seen.answers > 0, "no machine ever answered");
     }
 
+    /// A second link of each machine, `eth1`, to a bridge of its own.
+    fn add_network(&self, network: &str) {
+        add_bridge("br1", &[]).unwrap();
+        for Host { name, number, machine, .. } in &self.hosts {
+            machine.add_link("br1", &format!("n{name}"), "eth1", &[&format!("{network}.{number}/24")]).unwrap();
+        }
+    }
+
     fn make_files(&self, plan: &Plan) {
         let watari = |arguments: &[&str]| succeed(Command::new(WATARI).current_dir(self.dir()).args(arguments));
         watari(&["pki", "init", "--dir", "pki"]);
-        for (name, role) in [("d1", "dispatcher"), ("d2", "dispatcher"), ("a1", "agent")] {
+        let roles = match plan.pair {
+            Some(_) => [("d1", "dispatcher,agent"), ("d2", "dispatcher,agent"), ("a1", "dispatcher")],
+            None => [("d1", "dispatcher"), ("d2", "dispatcher"), ("a1", "agent")],
+        };
+        for (name, role) in roles {
             watari(&["pki", "issue", name, "--role", role, "--dir", "pki"]);
         }
-        let subject = format!("subjectAltName=DNS:{HOST}");
-        succeed(
-            Command::new("openssl")
-                .current_dir(self.dir())
-                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"])
-                .args(["-keyout", "site.key", "-out", "site.pem", "-subj", "/CN=site", "-addext", &subject]),
-        );
+        // The certificate signs itself, and is no authority: clients of all libraries accept it as the only one.
+        let key = KeyPair::generate_for(plan.pair.map_or(&PKCS_ECDSA_P256_SHA256, |pair| pair.key)).unwrap();
+        let certificate = CertificateParams::new([HOST.to_owned()]).unwrap().self_signed(&key).unwrap();
+        fs::write(self.dir().join("site.pem"), certificate.pem()).unwrap();
+        let mut file =
+            File::options().write(true).create_new(true).mode(0o600).open(self.dir().join("site.key")).unwrap();
+        file.write_all(key.serialize_pem().as_bytes()).unwrap();
         fs::create_dir(self.dir().join("www")).unwrap();
         fs::write(self.dir().join("www/index.html"), "hello\n").unwrap();
         let program = self.dir().join("notify");
         fs::write(&program, format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", self.dir().display())).unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        if let Some(pair) = plan.pair {
+            for ((number, name), priority) in (1..).zip(DISPATCHERS).zip(plan.priorities) {
+                self.write_config(name, &pair.tables(name, number, priority, plan));
+            }
+            return self.write_config("a1", &pair::witness_tables());
+        }
         for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
             self.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
         }
@@ -141,13 +170,13 @@ impl Lab {
 
     /// Writes the configuration of a node, with these tables behind those of the node itself.
     pub(crate) fn write_config(&self, name: &str, tables: &str) {
-        let number = self.host(name).number;
+        let (number, mesh) = (self.host(name).number, self.mesh);
         let mut text = format!(
-            "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
+            "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"{mesh}.{number}:7001\"\nadmin = \"{name}.sock\"\n\
              metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"1s\"\n"
         );
         for Host { name, number, .. } in &self.hosts {
-            let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");
+            let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"{mesh}.{number}:7001\"");
         }
         fs::write(self.config(name), text + tables).unwrap();
     }
@@ -210,9 +239,12 @@ impl Lab {
 
     /// Takes the machine off the bridge, without a change of its carrier, or puts it there again.
     pub(crate) fn cut(name: &str, is_cut: bool) {
-        let port = format!("v{name}");
-        let arguments: &[&str] = if is_cut { &["nomaster"] } else { &["master", "br0"] };
-        succeed(Command::new("ip").args(["link", "set", &port]).args(arguments));
+        set_bridge(&format!("v{name}"), "br0", is_cut);
+    }
+
+    /// Takes the node of a [pair](crate::pair) off the network of the mesh.
+    pub(crate) fn cut_notices(name: &str) {
+        set_bridge(&format!("n{name}"), "br1", true);
     }
 
     /// Sets the carrier of the machine's interface.
@@ -261,6 +293,17 @@ impl Lab {
 
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.dir().join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// The sum of a metric's values, of the series with this part in their labels.
+    pub(crate) fn metric(&self, name: &str, metric: &str, label: &str) -> u64 {
+        let metrics = self.command(name, "curl").args(["--silent", "http://127.0.0.1:9001/metrics"]).output().unwrap();
+        let value = |line: &str| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let is_meant = series.split('{').next() == Some(metric) && series.contains(label);
+            is_meant.then(|| value.parse::<u64>().unwrap())
+        };
+        stdout(&metrics).lines().filter_map(value).sum()
     }
 
     /// A request by a new connection. Fails if it is not answered in 100 ms.
@@ -343,7 +386,15 @@ pub(crate) fn dispatcher_tables(priority: u8, interface: &str, keys: &str) -> St
     format!(
         "[dispatcher]\nlisten = [\"{V4}:443\", \"[{V6}]:443\"]\n\
          agents = [{{ name = \"a1\", legs = \"192.0.2.3:7101\" }}]\n\
-         [dispatcher.takeover]\nvoters = [\"d1\", \"d2\", \"a1\"]\n{keys}\naddresses = [\n\
+         [dispatcher.takeover]\nvoters = [\"d1\", \"d2\", \"a1\"]\n{keys}\n{}",
+        service_addresses(priority, interface)
+    )
+}
+
+/// The key of `[dispatcher.takeover]` with both addresses.
+pub(crate) fn service_addresses(priority: u8, interface: &str) -> String {
+    format!(
+        "addresses = [\n\
          {{ address = \"{V4}/24\", interface = \"{interface}\", priority = {priority} }},\n\
          {{ address = \"{V6}/64\", interface = \"{interface}\", priority = {priority} }},\n]\n"
     )
@@ -351,6 +402,11 @@ pub(crate) fn dispatcher_tables(priority: u8, interface: &str, keys: &str) -> St
 
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn set_bridge(port: &str, bridge: &str, is_cut: bool) {
+    let arguments: &[&str] = if is_cut { &["nomaster"] } else { &["master", bridge] };
+    succeed(Command::new("ip").args(["link", "set", port]).args(arguments));
 }
 
 fn succeed(command: &mut Command) {

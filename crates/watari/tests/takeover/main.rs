@@ -1,5 +1,5 @@
 //! Service addresses that move between dispatchers, in network namespaces: a client and a bridge (the test's own
-//! namespace), two dispatchers, and an agent as witness.
+//! namespace), two dispatchers, and an agent as witness. Or a [standby pair](pair).
 //!
 //! During each test, the client asks every 10 ms by ARP who has the address. No request may get answers of two
 //! machines. The tests need `curl`, `ip`, `nsenter`, `openssl` and `unshare`.
@@ -9,5 +9,8 @@ mod bad_input;
 mod faults;
 mod lab;
 mod orders;
+mod pair;
+mod standby;
 mod switches;
+mod visitor;
 mod watch;
