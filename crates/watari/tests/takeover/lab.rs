@@ -225,6 +225,11 @@ impl Lab {
         kill_process(node.as_ref().unwrap().pid, signal).unwrap();
     }
 
+    /// The process of a node, if there is one.
+    pub(crate) fn pid(&self, name: &str) -> Option<Pid> {
+        Some(self.host(name).node.lock().unwrap().as_ref()?.pid)
+    }
+
     /// Kills a node, and waits until it is gone.
     pub(crate) fn kill(&self, name: &str) {
         drop(self.host(name).node.lock().unwrap().take().unwrap());

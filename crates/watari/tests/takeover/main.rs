@@ -11,6 +11,7 @@ mod lab;
 mod orders;
 mod pair;
 mod standby;
+mod storm;
 mod switches;
 mod visitor;
 mod watch;
