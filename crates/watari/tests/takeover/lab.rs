@@ -37,18 +37,21 @@ pub(crate) struct Plan {
     pub(crate) priorities: [u8; 2],
     /// Keys of `[dispatcher.takeover]`.
     pub(crate) keys: &'static str,
+    /// Whether the test can [step the clocks](Lab::step_clock) of nodes.
+    pub(crate) own_clocks: bool,
     /// If set, d1 and d2 are a [standby pair](crate::pair).
     pub(crate) pair: Option<Pair>,
 }
 
 /// d1 gets the addresses first, and does not take them back.
-pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false", pair: None };
+pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false", own_clocks: false, pair: None };
 
 pub(crate) struct Lab {
     dir: TempDir,
     hosts: Vec<Host>,
     /// The network of the mesh, without the number of the machine.
     mesh: &'static str,
+    own_clocks: bool,
     watch: Option<Watch>,
 }
 
@@ -91,7 +94,7 @@ impl Lab {
             Host { name, number, node: Mutex::default(), machine: machine.unwrap() }
         };
         let hosts = [("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)].map(host);
-        let mut lab = Self { dir, hosts: hosts.into(), mesh: "192.0.2", watch: None };
+        let mut lab = Self { dir, hosts: hosts.into(), mesh: "192.0.2", own_clocks: plan.own_clocks, watch: None };
         if plan.pair.is_some() {
             lab.mesh = pair::NETWORK;
             lab.add_network(pair::NETWORK);
@@ -115,11 +118,17 @@ impl Lab {
         lab
     }
 
+    /// The requests so far that two machines have answered.
+    pub(crate) fn doubles(&self) -> Vec<String> {
+        self.watch.as_ref().unwrap().doubles()
+    }
+
     /// Ends the watch, which must not have seen two owners at a time.
     pub(crate) fn end(mut self) {
         let seen = self.watch.take().unwrap().stop();
         assert_eq!(seen.doubles, Vec::<String>::new(), "two machines answered a request");
         assert!(seen.answers > 0, "no machine ever answered");
+        println!("{} answers to ARP requests, {} to connections", seen.answers, seen.connections);
     }
 
     /// A second link of each machine, `eth1`, to a bridge of its own.
@@ -198,6 +207,12 @@ impl Lab {
         let log = File::options().create(true).append(true).open(self.dir().join(format!("{name}.log"))).unwrap();
         let mut command = self.command(name, WATARI);
         command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
+        if self.own_clocks {
+            // Only the wall clock: timers go on as they are.
+            command.env("LD_PRELOAD", faketime()).env("FAKETIME_TIMESTAMP_FILE", self.clock(name));
+            command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            command.env("DONT_FAKE_MONOTONIC", "1");
+        }
         let first = command.stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
         let pid = Pid::from_child(&first);
         *self.host(name).node.lock().unwrap() = Some(Node { first, pid });
@@ -250,6 +265,26 @@ impl Lab {
     /// Takes the node of a [pair](crate::pair) off the network of the mesh.
     pub(crate) fn cut_notices(name: &str) {
         set_bridge(&format!("n{name}"), "br1", true);
+    }
+
+    /// Steps the wall clock of a node to the system's time and these seconds.
+    pub(crate) fn step_clock(&self, name: &str, seconds: i64) {
+        let new = self.dir().join("clock.new");
+        fs::write(&new, format!("{seconds:+}\n")).unwrap();
+        fs::rename(new, self.clock(name)).unwrap();
+    }
+
+    /// The offset of a node's wall clock.
+    fn clock(&self, name: &str) -> PathBuf {
+        self.dir().join(format!("{name}.clock"))
+    }
+
+    /// Drops all packets between two machines, or no longer.
+    pub(crate) fn part(&self, a: &str, b: &str, is_parted: bool) {
+        let order = if is_parted { "add" } else { "del" };
+        for (from, to) in [(a, b), (b, a)] {
+            self.ip(from, &["route", order, "blackhole", &format!("192.0.2.{}/32", self.host(to).number)]);
+        }
     }
 
     /// Sets the carrier of the machine's interface.
@@ -403,6 +438,13 @@ pub(crate) fn service_addresses(priority: u8, interface: &str) -> String {
          {{ address = \"{V4}/24\", interface = \"{interface}\", priority = {priority} }},\n\
          {{ address = \"{V6}/64\", interface = \"{interface}\", priority = {priority} }},\n]\n"
     )
+}
+
+/// The library of Debian's package faketime, which changes the time that a program sees.
+fn faketime() -> PathBuf {
+    let path = PathBuf::from(format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH));
+    assert!(path.exists(), "{} is missing: install faketime", path.display());
+    path
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
