@@ -204,9 +204,15 @@ impl Lab {
 
     /// Starts the node of a machine.
     pub(crate) fn start_node(&self, name: &str) {
+        self.start_node_by(name, &[]);
+    }
+
+    /// Starts the node of a machine by another program, which replaces itself by it.
+    pub(crate) fn start_node_by(&self, name: &str, launcher: &[&str]) {
         let log = File::options().create(true).append(true).open(self.dir().join(format!("{name}.log"))).unwrap();
-        let mut command = self.command(name, WATARI);
-        command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
+        let words = [launcher, &[WATARI]].concat();
+        let mut command = self.command(name, words[0]);
+        command.args(&words[1..]).args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
         if self.own_clocks {
             // Only the wall clock: timers go on as they are.
             command.env("LD_PRELOAD", faketime()).env("FAKETIME_TIMESTAMP_FILE", self.clock(name));

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod capabilities;
 mod chaos;
 mod faults;
 mod lab;
