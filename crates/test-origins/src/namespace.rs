@@ -13,15 +13,15 @@ const POLL: Duration = Duration::from_millis(5);
 /// Set in the process inside the namespace, with the test's name.
 const INSIDE: &str = "WATARI_TEST_INSIDE";
 
-/// Runs `test`, the calling test, once more in a user and network namespace of its own, as root there. In that run it
-/// returns true, and the test continues. Only the loopback interface is there, and it is down.
+/// Runs `test`, the calling test, once more in a user, mount and network namespace of its own, as root there. In that
+/// run it returns true, and the test continues. Only the loopback interface is there, and it is down.
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub fn is_inside(test: &str) -> bool {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
         return true;
     }
     let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--"])
+        .args(["--map-root-user", "--mount", "--net", "--"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(INSIDE, test)

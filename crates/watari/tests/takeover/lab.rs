@@ -106,16 +106,20 @@ impl Lab {
     /// All nodes run, and d1 has both addresses.
     pub(crate) fn start(plan: &Plan) -> Self {
         let mut lab = Self::new(plan);
-        for node in ["a1", "d1"] {
-            lab.start_node(node);
-        }
-        lab.until_owner("d1");
-        lab.start_node("d2");
-        until("d2 stands by", || {
-            lab.address("d2", V4).is_some_and(|shown| !shown["owner"].is_null() && shown["ready"] == true)
-        });
-        lab.watch = Some(Watch::start());
+        lab.start_all();
         lab
+    }
+
+    pub(crate) fn start_all(&mut self) {
+        for node in ["a1", "d1"] {
+            self.start_node(node);
+        }
+        self.until_owner("d1");
+        self.start_node("d2");
+        until("d2 stands by", || {
+            self.address("d2", V4).is_some_and(|shown| !shown["owner"].is_null() && shown["ready"] == true)
+        });
+        self.watch = Some(Watch::start());
     }
 
     /// The requests so far that two machines have answered.
@@ -462,7 +466,7 @@ fn set_bridge(port: &str, bridge: &str, is_cut: bool) {
     succeed(Command::new("ip").args(["link", "set", port]).args(arguments));
 }
 
-fn succeed(command: &mut Command) {
+pub(crate) fn succeed(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

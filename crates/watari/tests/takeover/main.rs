@@ -10,6 +10,7 @@ mod bad_input;
 mod capabilities;
 mod chaos;
 mod faults;
+mod full_disk;
 mod lab;
 mod orders;
 mod pair;
