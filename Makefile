@@ -54,10 +54,13 @@ sim: deps
 	SIM_SEEDS=$(SEEDS) cargo test --release --locked --package watari-sim --test simulation -- --ignored --nocapture --exact many_seeds
 
 # Kills and stops nodes at random, 1,200 times, while clients count every byte. Prints the seed. Then kills, stops and
-# cuts off the owner of a service address, 200 times, while a client looks for a second owner.
+# cuts off the owner of a service address, 200 times, while a client looks for a second owner. Then does all that, and
+# partitions networks and steps clocks, several at a time, for CHAOS_S seconds.
+CHAOS_S ?= 300
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
 	TAKEOVER_FAULTS=200 cargo test --locked --package watari --test takeover -- --nocapture --exact faults::many_faults
+	TAKEOVER_CHAOS_S=$(CHAOS_S) cargo test --locked --package watari --test takeover -- --nocapture --exact chaos::no_two_machines_answer
 
 # Runs the paper's scenario B at its full size and prints a table. Clients: OpenSSL, rustls, Go and JSSE. Every mode,
 # with 2 and 5 agents.

@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use watari_bench_engine::connection_log::ConnectionLog;
 use watari_bench_engine::load::{Finished, Load};
-use watari_bench_engine::plan::{self, Plan, Protocol, Stop, Timeouts};
+use watari_bench_engine::plan::{self, Pace, Plan, Protocol, Stop, Timeouts};
 use watari_bench_engine::sample::ConnectionSample;
 use watari_bench_engine::source::Sources;
 use watari_bench_engine::tls::{Resume, TlsOptions};
+use watari_bench_engine::users::Settings;
 use watari_record::CipherSuite;
 
 use crate::failure::{Failure, planning};
 use crate::measure::Samples;
 use crate::offer;
-use crate::site::Site;
+use crate::site::{Key, Site};
 pub(crate) use work::Work;
 
 /// Clients that check the certificate, the status and the length of responses, and the content of small responses.
@@ -60,6 +61,13 @@ impl Clients {
     pub(crate) fn coming_from(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
         let tls = offer::options(site, CipherSuite::TLS_AES_128_GCM_SHA256)?;
         Ok(Self { tls, sources: Sources::of(sources), http: Http::One })
+    }
+
+    /// Begins a load of users who come back.
+    pub(crate) fn begin_users(&self, service: SocketAddr, key: Key, settings: Settings) -> Result<Load, Failure> {
+        let pace = Pace::Users { settings, connections_max: USERS_MAX };
+        let plan = Plan { stop: Stop::default(), ..self.plan(service, &Work::of_visitors(key, pace, 0))? };
+        Load::start(plan, None).map_err(planning)
     }
 
     /// Sends `work` to `service`. Returns an error unless all of the work succeeds.
@@ -128,6 +136,9 @@ impl ConnectionLog for Waits {
         }
     }
 }
+
+/// The most connections of users at a time.
+const USERS_MAX: usize = 4000;
 
 /// Timeout for connecting and for responses. Only a defect reaches it.
 const WAIT_MAX: Duration = Duration::from_secs(20);

@@ -8,6 +8,7 @@
 //! moves   load --> one cluster, two sets of client addresses -- moved | stayed
 //! in_response  a download from one cluster, and orders to move -- followed | refused
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
+//! storm   users who come back while a service address moves --> CPU by the second -- sessions shared | private
 //! takeovers  the owner of a service address is killed -- Watari | keepalived with HAProxy
 //! multipath  load balancers behind multipath routes come, leave and are killed -- Watari | HAProxy
 //! bursts  thousands of connections that open and close --> memory -- kept | taken by the connections
@@ -50,6 +51,7 @@ mod report;
 mod servers;
 mod sessions;
 mod site;
+mod storm;
 mod takeovers;
 mod watch;
 
@@ -72,7 +74,7 @@ struct Arguments {
     /// Only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Write the report here as well; the notes of the file are kept
+    /// Write the report here as well; the notes of the file are kept. With --only: only the tables of that part
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -81,7 +83,8 @@ const EXAMPLES: &str = "\
 Examples:
   make bench                              everything, written to docs/benchmarks.md
   scripts/bench --quick                   whether it runs
-  scripts/bench --only record             one part";
+  scripts/bench --only record             one part
+  scripts/bench --only storm --out docs/benchmarks.md    one part, and its table in the file";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
@@ -103,6 +106,8 @@ enum Part {
     Takeovers,
     /// Load balancers with the same address that come and leave
     Multipath,
+    /// Users who come back while a service address moves
+    Storm,
     /// Connections that come and leave again
     Bursts,
     /// Connections that resume, and sessions that nodes keep
@@ -135,6 +140,9 @@ struct Scale {
     generator_s: u64,
     /// Packets of a capture.
     packets: u64,
+    /// Requests of users who come back, in a second, and the divisor of the times of the paper on standby servers.
+    users_per_s: f64,
+    users_shorter: f64,
 }
 
 impl Scale {
@@ -150,6 +158,8 @@ impl Scale {
         download_s: 4,
         generator_s: 4,
         packets: 1_000_000,
+        users_per_s: 200.0,
+        users_shorter: 5.0,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -163,6 +173,8 @@ impl Scale {
         download_s: 3,
         generator_s: 1,
         packets: 50_000,
+        users_per_s: 40.0,
+        users_shorter: 30.0,
     };
 }
 
@@ -208,6 +220,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     if wanted(Part::Multipath) {
         multipath::measure(&site, &scale, &mut report)?;
     }
+    if wanted(Part::Storm) {
+        storm::measure(&site, &scale, &mut report)?;
+    }
     if wanted(Part::Bursts) {
         bursts::measure(&site, &scale, &mut report)?;
     }
@@ -222,7 +237,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     println!("{report}");
     if let Some(out) = &arguments.out {
-        report.write(out).map_err(doing(format!("writing {}", out.display())))?;
+        let written = if arguments.only.is_some() { report.write_tables(out) } else { report.write(out) };
+        written.map_err(doing(format!("writing {}", out.display())))?;
     }
     Ok(())
 }

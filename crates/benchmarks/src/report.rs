@@ -192,6 +192,23 @@ impl Report {
         fs::write(path, format!("{self}\n{notes}"))
     }
 
+    /// Replaces the sections of the tables in a report, or adds them. All else stays.
+    pub(crate) fn write_tables(&self, path: &Path) -> io::Result<()> {
+        let mut text = fs::read_to_string(path)?;
+        for (title, table) in &self.tables {
+            let head = format!("\n## {title}\n\n");
+            let (from, to) = match text.find(&head) {
+                Some(from) => {
+                    let content = from + head.len();
+                    (from, text[content..].find("\n## ").map_or(text.len(), |len| content + len))
+                }
+                None => text.find(MISSED).map_or((text.len(), text.len()), |at| (at, at)),
+            };
+            text.replace_range(from..to, &format!("{head}{table}"));
+        }
+        fs::write(path, text)
+    }
+
     fn shortfalls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.shortfall()?))).collect();
         if short.is_empty() {
@@ -204,13 +221,16 @@ impl Report {
     }
 }
 
+const MISSED: &str = "\n## Missed targets\n";
+
 const HEAD: &str = "\
 # Benchmarks
 
 `make bench` writes this file up to the section Notes. It installs Debian's nginx, HAProxy and keepalived if they are missing.
 
 * `scripts/bench --quick` only checks that everything runs.
-* `scripts/bench --only PART` measures one part and prints it.
+* `scripts/bench --only PART` measures one part and prints it. With `--out FILE`, it replaces only the tables of that
+  part that have a section of their own.
 
 ## Method
 
@@ -329,6 +349,8 @@ impl fmt::Display for Report {
             download_s: _,
             generator_s: _,
             packets: _,
+            users_per_s: _,
+            users_shorter: _,
         } = self.scale;
         writeln!(f, "{HEAD}")?;
         writeln!(
@@ -351,7 +373,7 @@ impl fmt::Display for Report {
         for (title, table) in &self.tables {
             write!(f, "\n## {title}\n\n{table}")?;
         }
-        writeln!(f, "\n## Missed targets\n")?;
+        writeln!(f, "{MISSED}")?;
         self.shortfalls(f)
     }
 }
@@ -381,6 +403,27 @@ mod tests {
         let (_, missed) = text.split_once("## Missed targets").unwrap();
         assert_eq!(missed.matches("* work").count(), 1);
         assert!(missed.contains("against peer: 25 % above"), "{missed}");
+    }
+
+    #[test]
+    fn a_table_replaces_itself_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("benchmarks.md");
+        let mut with_table = report();
+        with_table.add_table("By the second", "one\n".to_owned());
+        with_table.add_table("Others", "rest\n".to_owned());
+        with_table.write(&path).unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        let mut part = Report::new(Vec::new(), Scale::QUICK);
+        part.add_table("By the second", "two\n".to_owned());
+        part.write_tables(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), before.replace("one\n", "two\n"));
+        // Where there is none.
+        report().write(&path).unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        part.write_tables(&path).unwrap();
+        let added = "\n## By the second\n\ntwo\n\n## Missed targets\n";
+        assert_eq!(fs::read_to_string(&path).unwrap(), before.replace("\n## Missed targets\n", added));
     }
 
     #[test]

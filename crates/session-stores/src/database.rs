@@ -17,6 +17,7 @@ mod tables;
 mod usage;
 
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, TryLockError};
 
 use redb::{ReadTransaction, ReadableDatabase};
 use watari_values::SessionKey;
@@ -31,12 +32,13 @@ use crate::Entry;
 /// first are evicted.
 ///
 /// Every call reads or writes the file, and blocks. Callers that must not block use a [`Writer`](crate::Writer). After
-/// a system error (for example a full disk), no write succeeds until the database is opened again.
+/// a system error (for example a full disk), no write succeeds until [`Database::reopen`].
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
     bytes_max: u64,
-    file: redb::Database,
+    /// `None`: it was closed after an error, and could not be opened again.
+    file: RwLock<Option<redb::Database>>,
 }
 
 /// The maximum number of entries that one call of [`Database::expire`] removes.
@@ -71,7 +73,7 @@ impl Database {
     }
 
     fn on(file: redb::Database, path: &Path, bytes_max: u64) -> Result<Self, DatabaseError> {
-        let mut database = Self { path: path.to_owned(), bytes_max, file };
+        let mut database = Self { path: path.to_owned(), bytes_max, file: RwLock::new(Some(file)) };
         match database.read(Format::of)? {
             Format::New => database.change(tables::begin)?,
             Format::Ours(FORMAT) => database.shrink()?,
@@ -79,6 +81,16 @@ impl Database {
             Format::Foreign => return Err(DatabaseError::NotADatabase(path.to_owned())),
         }
         Ok(database)
+    }
+
+    /// Closes the file and opens it again, after an error. Until it is open, all calls fail.
+    pub(crate) fn reopen(&self) -> Result<(), DatabaseError> {
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        // Only one handle at a time can have the lock on the file.
+        *file = None;
+        let opened = Self::open(&self.path, self.bytes_max)?;
+        *file = opened.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(())
     }
 
     /// Stores entries until they expire, in place of others with their keys, in one transaction. Expired entries are
@@ -136,14 +148,17 @@ impl Database {
     fn shrink(&mut self) -> Result<(), DatabaseError> {
         if self.usage()?.bytes > self.bytes_max {
             while self.change(|tables| tables.evict_some(self.bytes_max, EXPIRE_MAX))? == EXPIRE_MAX {}
-            self.file.compact().map_err(|cause| self.failed(cause))?;
+            let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let compacted = file.as_mut().map_or(Ok(false), redb::Database::compact);
+            compacted.map_err(|cause| self.failed(cause))?;
         }
         Ok(())
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Tables<'_>) -> Result<T, redb::Error>) -> Result<T, DatabaseError> {
         let changing = || {
-            let transaction = self.file.begin_write()?;
+            let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+            let transaction = file.as_ref().ok_or(redb::Error::PreviousIo)?.begin_write()?;
             let mut tables = Tables::open(&transaction)?;
             let result = change(&mut tables)?;
             tables.close()?;
@@ -154,7 +169,15 @@ impl Database {
     }
 
     fn read<T>(&self, read: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>) -> Result<T, DatabaseError> {
-        let reading = || read(&self.file.begin_read()?);
+        let reading = || {
+            // A lookup does not wait until the file is checked.
+            let file = match self.file.try_read() {
+                Ok(file) => file,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Err(redb::Error::PreviousIo),
+            };
+            read(&file.as_ref().ok_or(redb::Error::PreviousIo)?.begin_read()?)
+        };
         reading().map_err(|cause: redb::Error| self.failed(cause))
     }
 

@@ -13,10 +13,10 @@ const POLL: Duration = Duration::from_millis(5);
 /// Set in the process inside the namespace, with the test's name.
 const INSIDE: &str = "WATARI_TEST_INSIDE";
 
-/// Runs `test`, the calling test, once more in a user and network namespace of its own, as root there. In that run it
-/// returns true, and the test continues. Only the loopback interface is there, and it is down.
+/// Runs `test`, the calling test, once more in a user, mount and network namespace of its own, as root there. In that
+/// run it returns true, and the test continues. Only the loopback interface is there, and it is down.
 pub fn is_inside(test: &str) -> bool {
-    run_inside(test, &["--map-root-user", "--net"])
+    run_inside(test, &["--map-root-user", "--mount", "--net"])
 }
 
 /// The same without a user namespace, for what only root of the machine may do. Without root, prints that the test is
@@ -26,7 +26,7 @@ pub fn is_inside_as_root(test: &str) -> bool {
         println!("SKIPPED: {test} needs root");
         return false;
     }
-    run_inside(test, &["--net"])
+    run_inside(test, &["--mount", "--net"])
 }
 
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
@@ -82,15 +82,20 @@ impl Machine {
             }
             sleep(POLL);
         }
-        let id = machine.holder.id().to_string();
-        ip(Command::new("ip"), &["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", &id])?;
-        ip(Command::new("ip"), &["link", "set", port, "master", bridge, "up"])?;
         ip(machine.command("ip"), &["link", "set", "lo", "up"])?;
-        for address in addresses {
-            add_address(machine.command("ip"), address, "eth0")?;
-        }
-        ip(machine.command("ip"), &["link", "set", "eth0", "up"])?;
+        machine.add_link(bridge, port, "eth0", addresses)?;
         Ok(machine)
+    }
+
+    /// Connects an interface of this machine, with these addresses, to the port `port` of `bridge`.
+    pub fn add_link(&self, bridge: &str, port: &str, interface: &str, addresses: &[&str]) -> io::Result<()> {
+        let id = self.holder.id().to_string();
+        ip(Command::new("ip"), &["link", "add", port, "type", "veth", "peer", "name", interface, "netns", &id])?;
+        ip(Command::new("ip"), &["link", "set", port, "master", bridge, "up"])?;
+        for address in addresses {
+            add_address(self.command("ip"), address, interface)?;
+        }
+        ip(self.command("ip"), &["link", "set", interface, "up"])
     }
 
     /// The file of its network namespace.

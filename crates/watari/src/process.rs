@@ -1,5 +1,7 @@
 //! Settings and signals of the node's process.
 
+pub(crate) mod capabilities;
+
 use std::env;
 use std::fmt;
 use std::io;

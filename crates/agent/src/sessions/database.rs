@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use watari_session::Session;
-use watari_session_stores::{Database, Entry, Usage, Writer, WriterCounters};
+use watari_session_stores::{Database, DatabaseError, Entry, Usage, Writer, WriterCounters};
 use watari_values::SessionKey;
 
 use super::clock::Clock;
@@ -35,6 +35,8 @@ pub struct DatabaseStatus {
 /// How long another process of this node may take to close the file, and how often this one tries to open it.
 const OPEN_MAX: Duration = Duration::from_mins(1);
 const OPEN_AGAIN: Duration = Duration::from_millis(50);
+/// How often the agent tries to open the file while the disk is full.
+const OPEN_WHEN_FULL: Duration = Duration::from_secs(10);
 /// How long the agent waits until the file is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
@@ -64,12 +66,21 @@ impl OneProcessDatabase {
         self.state().open.clone()
     }
 
-    /// Opens the file at once.
-    pub(super) fn open(&self) -> io::Result<()> {
+    /// Opens the file at once. If the disk is full, opens it when there is room. That requires a tokio runtime.
+    pub(super) fn open(self: &Arc<Self>) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let opened = SealedDatabase::open(file, Arc::clone(&self.ring), self.clock)?;
-        *self.state() = FileState { open: Some(Arc::new(opened)), is_wanted: true };
-        Ok(())
+        match SealedDatabase::open(file, Arc::clone(&self.ring), self.clock) {
+            Ok(opened) => {
+                *self.state() = FileState { open: Some(Arc::new(opened)), is_wanted: true };
+                Ok(())
+            }
+            Err(error) if error.is_full() => {
+                log_full(&error);
+                self.open_soon();
+                Ok(())
+            }
+            Err(error) => Err(io::Error::other(format!("{error} (agent.sessions.database)"))),
+        }
     }
 
     /// Opens the file when another process of this node has closed it, unless it is open. Until then, and if that fails,
@@ -83,24 +94,34 @@ impl OneProcessDatabase {
     }
 
     async fn open_when_closed(self: &Arc<Self>) {
-        let deadline = Instant::now() + OPEN_MAX;
+        let mut deadline = Instant::now() + OPEN_MAX;
         loop {
             let this = Arc::clone(self);
             let Some(file) = self.file.clone() else { return };
             let opened = spawn_blocking(move || SealedDatabase::open(&file, Arc::clone(&this.ring), this.clock)).await;
-            match opened.map_err(io::Error::other).flatten() {
-                Ok(opened) => {
+            match opened {
+                Ok(Ok(opened)) => {
                     let mut state = self.state();
                     // Otherwise a successor of this process waits for the file.
                     state.open = state.is_wanted.then(|| Arc::new(opened));
                     return;
                 }
-                Err(error) if Instant::now() >= deadline => {
-                    tracing::error!(%error, "cannot open the file of sessions: sessions are only in memory");
+                _ if !self.state().is_wanted => return,
+                Ok(Err(error)) if error.is_full() => {
+                    log_full(&error);
+                    sleep(OPEN_WHEN_FULL).await;
+                    deadline = Instant::now() + OPEN_MAX;
+                }
+                Ok(Err(error)) if Instant::now() >= deadline => {
+                    tracing::error!(
+                        %error,
+                        "cannot open the database of sessions: sessions are only in memory (agent.sessions.database)"
+                    );
                     return;
                 }
-                Err(_) if !self.state().is_wanted => return,
-                Err(_) => sleep(OPEN_AGAIN).await,
+                Ok(Err(_)) => sleep(OPEN_AGAIN).await,
+                // The runtime ends.
+                Err(_) => return,
             }
         }
     }
@@ -129,6 +150,13 @@ impl OneProcessDatabase {
     }
 }
 
+fn log_full(error: &DatabaseError) {
+    tracing::error!(
+        %error,
+        "cannot open the database of sessions: sessions are only in memory until there is room (agent.sessions.database)"
+    );
+}
+
 /// The open file. It never holds a secret in the clear, nor any key. So an expired or replaced session in it cannot be
 /// opened after its epoch's key is destroyed.
 pub(super) struct SealedDatabase {
@@ -137,9 +165,10 @@ pub(super) struct SealedDatabase {
 }
 
 impl SealedDatabase {
-    pub(super) fn open(file: &DatabaseFile, ring: Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
-        let database = Database::open(&file.path, file.bytes_max).map_err(io::Error::other)?;
-        let writer = Writer::start(database, move || clock.unix_s())?;
+    pub(super) fn open(file: &DatabaseFile, ring: Arc<TicketRing>, clock: Clock) -> Result<Self, DatabaseError> {
+        let database = Database::open(&file.path, file.bytes_max)?;
+        let writer = Writer::start(database, move || clock.unix_s());
+        let writer = writer.map_err(|cause| DatabaseError::System { path: file.path.clone(), cause })?;
         Ok(Self { writer, ring })
     }
 

@@ -175,7 +175,7 @@ impl TicketKeys {
         let seeds = self.ring.share();
         let written = spawn_blocking(move || file.write(seeds)).await.map_err(io::Error::other);
         if let Err(error) = written.flatten() {
-            tracing::warn!(%error, "cannot write the ticket keys to keys_file");
+            tracing::warn!(%error, "cannot write the ticket keys: the file keeps the previous ones (agent.sessions.keys_file)");
         }
     }
 

@@ -63,9 +63,10 @@ impl KeysFile {
             _ => {}
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
+        let replaced =
+            file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, &self.path));
+        // A part of the keys is of no use, and may be all that the disk has room for.
+        replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(dir)?.sync_all()
     }

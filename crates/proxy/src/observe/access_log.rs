@@ -212,19 +212,46 @@ impl Writer {
                     break;
                 }
             }
-            if let Err(error) = self.write(&batch) {
-                tracing::error!(path = %self.path.display(), %error, lines = count, "cannot write the access log");
-                self.lost.inc_by(count);
+            if let Err((error, lines)) = self.write(&batch) {
+                let lost = count - lines;
+                let path = self.path.display();
+                tracing::error!(%path, %error, lines = lost, "cannot write the access log (agent.proxy.access_log)");
+                self.lost.inc_by(lost);
             }
             batch.clear();
         }
     }
 
-    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+    /// Returns an error with the number of lines that were written before it.
+    fn write(&mut self, batch: &[u8]) -> Result<(), (io::Error, u64)> {
         if let Some(file) = lock(&self.new_file).take() {
             self.file = file;
         }
-        self.file.write_all(batch)
+        let (before, mut rest) = (self.len(), batch);
+        let error = loop {
+            if rest.is_empty() {
+                return Ok(());
+            }
+            match self.file.write(rest) {
+                Ok(0) => break io::ErrorKind::WriteZero.into(),
+                Ok(len) => rest = &rest[len..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break error,
+            }
+        };
+        let written = &batch[..batch.len() - rest.len()];
+        let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        // The next line would continue the part of a line at the end of the file. It stays if another process of this node
+        // has written behind it, in an upgrade.
+        if whole < written.len() && self.len() == before.map(|len| len + written.len() as u64) {
+            let _ = self.file.set_len(before.unwrap_or(0) + whole as u64);
+        }
+        let lines = written[..whole].split_inclusive(|byte| *byte == b'\n').count();
+        Err((error, lines as u64))
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.file.metadata().ok().map(|file| file.len())
     }
 }
 

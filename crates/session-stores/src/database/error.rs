@@ -1,5 +1,6 @@
 //! Errors of a database.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Why a database cannot be used, with the path of its file.
@@ -31,4 +32,28 @@ pub enum DatabaseError {
     /// The database was opened, and cannot be read or written any more.
     #[error("{} cannot be read or written: {cause}", path.display())]
     Failed { path: PathBuf, cause: Box<redb::Error> },
+}
+
+impl DatabaseError {
+    /// Whether the cause is outside the file, so that it may be gone later: a full disk, for example.
+    pub fn is_of_the_system(&self) -> bool {
+        match self {
+            Self::System { .. } => true,
+            Self::Failed { cause, .. } => matches!(**cause, redb::Error::Io(_) | redb::Error::PreviousIo),
+            Self::InUse(_) | Self::NotADatabase(_) | Self::OtherFormat { .. } | Self::Damaged { .. } => false,
+        }
+    }
+
+    /// Whether the disk, or the user's share of it, is full.
+    pub fn is_full(&self) -> bool {
+        let cause = match self {
+            Self::System { cause, .. } => cause,
+            Self::Failed { cause, .. } => match &**cause {
+                redb::Error::Io(cause) => cause,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        matches!(cause.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
 }

@@ -15,11 +15,21 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens and checks the file at `path`, or creates one.
 pub(super) fn open(path: &Path) -> Result<redb::Database, DatabaseError> {
-    let file = create(path).map_err(|cause| DatabaseError::System { path: path.to_owned(), cause })?;
+    let system = |cause| DatabaseError::System { path: path.to_owned(), cause };
+    let file = create(path).map_err(system)?;
+    let was_empty = file.metadata().map_err(system)?.len() == 0;
+    let begun = file.try_clone().map_err(system)?;
     let opened = FileBackend::new(file).and_then(|backend| {
         Builder::new().set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true).create_with_backend(backend)
     });
-    opened.map_err(|cause| explain(path, cause))
+    opened.map_err(|cause| {
+        let error = explain(path, cause);
+        // The begin of a new database would look like a file of another program.
+        if was_empty && !matches!(error, DatabaseError::InUse(_)) {
+            let _ = begun.set_len(0);
+        }
+        error
+    })
 }
 
 /// Opens or creates the file, and syncs its directory.

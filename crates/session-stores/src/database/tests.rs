@@ -42,7 +42,7 @@ fn entry(number: u64, len: usize, expires: u64) -> Entry {
 
 /// Blocks all writes until this is dropped.
 pub(crate) fn hold(database: &Database) -> redb::WriteTransaction {
-    database.file.begin_write().unwrap()
+    database.file.read().unwrap().as_ref().unwrap().begin_write().unwrap()
 }
 
 /// The usage that the database reports, after a check by a count of all entries.

@@ -51,7 +51,7 @@ impl Counters {
         self.written.fetch_add(entries as u64, Ordering::Relaxed);
         self.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
         if self.is_failing.swap(false, Ordering::Relaxed) {
-            info!("sessions are stored in the database again");
+            info!("sessions are stored in the database again (agent.sessions.database)");
         }
     }
 
@@ -59,7 +59,11 @@ impl Counters {
     pub(super) fn failed(&self, entries: usize, cause: &DatabaseError) {
         self.failed.fetch_add(entries as u64, Ordering::Relaxed);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            error!(%cause, "the database failed: sessions are not stored in it or looked up there");
+            error!(
+                %cause,
+                "cannot use the database of sessions: sessions are only in memory until it can be written again \
+                 (agent.sessions.database)"
+            );
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Thread {
     counters: Arc<Counters>,
     /// When to look next for expired entries.
     expire_at: Instant,
+    /// When to open the file again after an error.
+    reopen_at: Option<Instant>,
 }
 
 /// A transaction gathers orders for at most this time ..
@@ -35,10 +37,12 @@ const GATHER: Duration = Duration::from_millis(50);
 /// .. and at most this many. Each order waits until the disk has all of them.
 const BATCH: usize = 1000;
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// The pause before the file is opened again, which takes as long as reading it.
+const REOPEN_AFTER: Duration = Duration::from_secs(10);
 
 impl Thread {
     pub(super) fn new(database: Arc<Database>, clock: Clock, counters: Arc<Counters>) -> Self {
-        Self { database, clock, counters, expire_at: Instant::now() }
+        Self { database, clock, counters, expire_at: Instant::now(), reopen_at: None }
     }
 
     /// Executes orders until all senders are dropped.
@@ -50,16 +54,17 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.expire();
+            self.reopen();
         }
     }
 
-    fn write(&self, orders: &mut Vec<Order>) {
+    fn write(&mut self, orders: &mut Vec<Order>) {
         let changes = || orders.iter().filter_map(Order::change);
         let count = changes().count();
         if count > 0 {
             match self.database.apply(changes(), (self.clock)()) {
                 Ok(done) => self.counters.written(count, done.evicted),
-                Err(error) => self.counters.failed(count, &error),
+                Err(error) => self.failed(count, &error),
             }
         }
         for order in orders.drain(..) {
@@ -70,13 +75,31 @@ impl Thread {
         }
     }
 
+    fn failed(&mut self, count: usize, error: &DatabaseError) {
+        self.counters.failed(count, error);
+        if error.is_of_the_system() {
+            self.reopen_at.get_or_insert_with(|| Instant::now() + REOPEN_AFTER);
+        }
+    }
+
+    /// Opens the file again some time after an error. Otherwise no later write would succeed.
+    fn reopen(&mut self) {
+        if self.reopen_at.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        self.reopen_at = None;
+        if let Err(error) = self.database.reopen() {
+            self.failed(0, &error);
+        }
+    }
+
     /// Removes some of the expired entries. If more are left, the next call comes soon.
     fn expire(&mut self) {
         if Instant::now() < self.expire_at {
             return;
         }
         let expired = self.database.expire((self.clock)()).unwrap_or_else(|error: DatabaseError| {
-            self.counters.failed(0, &error);
+            self.failed(0, &error);
             0
         });
         let pause = if expired == crate::EXPIRE_MAX { GATHER } else { EXPIRE_EVERY };

@@ -13,6 +13,7 @@ use crate::config::{Config, Loaded, SiteMetrics};
 use crate::failure::Failure;
 use crate::node::expiry::{self, Expiry};
 use crate::node::{NodeError, Outside};
+use crate::process::capabilities::{self, Needs};
 use crate::{logging, node, process};
 
 /// Run a node
@@ -91,6 +92,8 @@ impl Run {
         // Before any key is read.
         process::forbid_core_dumps().map_err(Failure::Start)?;
         let config = Config::read(&self.config)?;
+        // Before threads start, and before it reads files that it has to be able to read again.
+        drop_capabilities(&config).map_err(Failure::Start)?;
         let mut registry = Registry::default();
         // A dispatcher has no site.
         let site = config.agent.as_ref().map(|_| SiteMetrics::register(&mut registry)).unwrap_or_default();
@@ -111,6 +114,12 @@ impl Run {
         let runtime = watari_sys::build_runtime().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }, self.successor))?)
     }
+}
+
+fn drop_capabilities(config: &Config) -> io::Result<()> {
+    let (takeover, multipath) = (config.takeover().is_some(), config.multipath().is_some());
+    let needs = Needs { dispatcher: config.dispatcher.is_some(), addresses: takeover || multipath, multipath };
+    capabilities::drop_others(needs)
 }
 
 /// Prints what the node would do to the interfaces of this machine.

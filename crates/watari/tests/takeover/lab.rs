@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,11 +11,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 use watari_test_origins::namespace::{Machine, add_bridge};
 
+use crate::pair::{self, Pair};
 use crate::watch::Watch;
 
 pub(crate) const V4: &str = "192.0.2.100";
@@ -34,14 +37,21 @@ pub(crate) struct Plan {
     pub(crate) priorities: [u8; 2],
     /// Keys of `[dispatcher.takeover]`.
     pub(crate) keys: &'static str,
+    /// Whether the test can [step the clocks](Lab::step_clock) of nodes.
+    pub(crate) own_clocks: bool,
+    /// If set, d1 and d2 are a [standby pair](crate::pair).
+    pub(crate) pair: Option<Pair>,
 }
 
 /// d1 gets the addresses first, and does not take them back.
-pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false" };
+pub(crate) const PLAN: Plan = Plan { priorities: [150, 100], keys: "preempt = false", own_clocks: false, pair: None };
 
 pub(crate) struct Lab {
     dir: TempDir,
     hosts: Vec<Host>,
+    /// The network of the mesh, without the number of the machine.
+    mesh: &'static str,
+    own_clocks: bool,
     watch: Option<Watch>,
 }
 
@@ -75,15 +85,31 @@ impl Drop for Node {
 impl Lab {
     /// The machines and configurations. No node runs yet.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let lab = Self::with_machines(&[("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)]);
-        for (dispatcher, priority) in DISPATCHERS.into_iter().zip(plan.priorities) {
-            lab.write_config(dispatcher, &dispatcher_tables(priority, "eth0", plan.keys));
+        let mut lab = Self::without_files(&[("d1", 1), ("d2", 2), ("a1", 3), ("x1", 4)]);
+        lab.own_clocks = plan.own_clocks;
+        if plan.pair.is_some() {
+            lab.mesh = pair::NETWORK;
+            lab.add_network(pair::NETWORK);
+        }
+        lab.make_files(plan.pair.as_ref());
+        for ((number, name), priority) in (1..).zip(DISPATCHERS).zip(plan.priorities) {
+            let tables = match &plan.pair {
+                Some(pair) => pair.tables(name, number, priority, plan),
+                None => dispatcher_tables(priority, "eth0", plan.keys),
+            };
+            lab.write_config(name, &tables);
         }
         lab
     }
 
     /// Machines with these names and numbers, and the configuration of the agent `a1`.
     pub(crate) fn with_machines(machines: &[(&'static str, u8)]) -> Self {
+        let lab = Self::without_files(machines);
+        lab.make_files(None);
+        lab
+    }
+
+    fn without_files(machines: &[(&'static str, u8)]) -> Self {
         let dir = tempfile::Builder::new().prefix("watari-takeover-").tempdir().unwrap();
         succeed(Command::new("ip").args(["link", "set", "lo", "up"]));
         add_bridge("br0", &["192.0.2.9/24", "2001:db8::9/64"]).unwrap();
@@ -92,9 +118,8 @@ impl Lab {
             let machine = Machine::connect("br0", &format!("v{name}"), &addresses.each_ref().map(String::as_str));
             Host { name, number, node: Mutex::default(), machine: machine.unwrap() }
         };
-        let lab = Self { dir, hosts: machines.iter().map(host).collect(), watch: None };
-        lab.make_files();
-        lab
+        let hosts = machines.iter().map(host).collect();
+        Self { dir, hosts, mesh: "192.0.2", own_clocks: false, watch: None }
     }
 
     /// All nodes run, and d1 has both addresses.
@@ -115,6 +140,11 @@ impl Lab {
         self.watch = Some(Watch::start());
     }
 
+    /// The requests so far that two machines have answered.
+    pub(crate) fn doubles(&self) -> Vec<String> {
+        self.watch.as_ref().unwrap().doubles()
+    }
+
     /// Waits until `name` can take the address that `owner` has.
     pub(crate) fn until_standby(&self, name: &str, owner: &str) {
         until(&format!("{name} stands by"), || {
@@ -127,27 +157,44 @@ impl Lab {
         let seen = self.watch.take().unwrap().stop();
         assert_eq!(seen.doubles, Vec::<String>::new(), "two machines answered a request");
         assert!(seen.answers > 0, "no machine ever answered");
+        println!("{} answers to ARP requests, {} to connections", seen.answers, seen.connections);
     }
 
-    fn make_files(&self) {
+    /// A second link of each machine, `eth1`, to a bridge of its own.
+    fn add_network(&self, network: &str) {
+        add_bridge("br1", &[]).unwrap();
+        for Host { name, number, machine, .. } in &self.hosts {
+            machine.add_link("br1", &format!("n{name}"), "eth1", &[&format!("{network}.{number}/24")]).unwrap();
+        }
+    }
+
+    /// Certificates, the site, the program of `notify`, and the configuration of `a1`.
+    fn make_files(&self, pair: Option<&Pair>) {
         let watari = |arguments: &[&str]| succeed(Command::new(WATARI).current_dir(self.dir()).args(arguments));
         watari(&["pki", "init", "--dir", "pki"]);
         for Host { name, .. } in &self.hosts {
-            let role = if name.starts_with('d') { "dispatcher" } else { "agent" };
+            let role = match (name.starts_with('d'), pair) {
+                (true, Some(_)) => "dispatcher,agent",
+                (true, None) | (false, Some(_)) => "dispatcher",
+                (false, None) => "agent",
+            };
             watari(&["pki", "issue", name, "--role", role, "--dir", "pki"]);
         }
-        let subject = format!("subjectAltName=DNS:{HOST}");
-        succeed(
-            Command::new("openssl")
-                .current_dir(self.dir())
-                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"])
-                .args(["-keyout", "site.key", "-out", "site.pem", "-subj", "/CN=site", "-addext", &subject]),
-        );
+        // The certificate signs itself, and is no authority: clients of all libraries accept it as the only one.
+        let key = KeyPair::generate_for(pair.map_or(&PKCS_ECDSA_P256_SHA256, |pair| pair.key)).unwrap();
+        let certificate = CertificateParams::new([HOST.to_owned()]).unwrap().self_signed(&key).unwrap();
+        fs::write(self.dir().join("site.pem"), certificate.pem()).unwrap();
+        let mut file =
+            File::options().write(true).create_new(true).mode(0o600).open(self.dir().join("site.key")).unwrap();
+        file.write_all(key.serialize_pem().as_bytes()).unwrap();
         fs::create_dir(self.dir().join("www")).unwrap();
         fs::write(self.dir().join("www/index.html"), "hello\n").unwrap();
         let program = self.dir().join("notify");
         fs::write(&program, format!("#!/bin/sh\necho \"$@\" >> {}/notified\n", self.dir().display())).unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        if pair.is_some() {
+            return self.write_config("a1", &pair::witness_tables());
+        }
         self.write_config(
             "a1",
             "[agent]\nlegs = \"192.0.2.3:7101\"\n[[agent.certificate]]\nchain = \"site.pem\"\nkey = \"site.key\"\n\
@@ -157,15 +204,15 @@ impl Lab {
 
     /// Writes the configuration of a node, with these tables behind those of the node itself.
     pub(crate) fn write_config(&self, name: &str, tables: &str) {
-        let number = self.host(name).number;
+        let (number, mesh) = (self.host(name).number, self.mesh);
         let mut text = format!(
-            "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"192.0.2.{number}:7001\"\nadmin = \"{name}.sock\"\n\
+            "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"{mesh}.{number}:7001\"\nadmin = \"{name}.sock\"\n\
              metrics = \"127.0.0.1:9001\"\ndrain_timeout = \"{}\"\n",
             // An agent that is upgraded keeps connections for as long.
             if name == "a1" { "60s" } else { "1s" }
         );
         for Host { name, number, .. } in &self.hosts {
-            let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"192.0.2.{number}:7001\"");
+            let _ = writeln!(text, "[[peer]]\nname = \"{name}\"\nmesh = \"{mesh}.{number}:7001\"");
         }
         fs::write(self.config(name), text + tables).unwrap();
     }
@@ -184,9 +231,21 @@ impl Lab {
 
     /// Starts the node of a machine.
     pub(crate) fn start_node(&self, name: &str) {
+        self.start_node_by(name, &[]);
+    }
+
+    /// Starts the node of a machine by another program, which replaces itself by it.
+    pub(crate) fn start_node_by(&self, name: &str, launcher: &[&str]) {
         let log = File::options().create(true).append(true).open(self.dir().join(format!("{name}.log"))).unwrap();
-        let mut command = self.command(name, WATARI);
-        command.args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
+        let words = [launcher, &[WATARI]].concat();
+        let mut command = self.command(name, words[0]);
+        command.args(&words[1..]).args(["run", "--config", &format!("{name}.toml")]).stdin(Stdio::null());
+        if self.own_clocks {
+            // Only the wall clock: timers go on as they are.
+            command.env("LD_PRELOAD", faketime()).env("FAKETIME_TIMESTAMP_FILE", self.clock(name));
+            command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            command.env("DONT_FAKE_MONOTONIC", "1");
+        }
         let first = command.stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
         let pid = Pid::from_child(&first);
         *self.host(name).node.lock().unwrap() = Some(Node { first, pid });
@@ -214,6 +273,11 @@ impl Lab {
         kill_process(node.as_ref().unwrap().pid, signal).unwrap();
     }
 
+    /// The process of a node, if there is one.
+    pub(crate) fn pid(&self, name: &str) -> Option<Pid> {
+        Some(self.host(name).node.lock().unwrap().as_ref()?.pid)
+    }
+
     /// Kills a node, and waits until it is gone.
     pub(crate) fn kill(&self, name: &str) {
         drop(self.host(name).node.lock().unwrap().take().unwrap());
@@ -228,9 +292,32 @@ impl Lab {
 
     /// Takes the machine off the bridge, without a change of its carrier, or puts it there again.
     pub(crate) fn cut(name: &str, is_cut: bool) {
-        let port = format!("v{name}");
-        let arguments: &[&str] = if is_cut { &["nomaster"] } else { &["master", "br0"] };
-        succeed(Command::new("ip").args(["link", "set", &port]).args(arguments));
+        set_bridge(&format!("v{name}"), "br0", is_cut);
+    }
+
+    /// Takes the node of a [pair](crate::pair) off the network of the mesh.
+    pub(crate) fn cut_notices(name: &str) {
+        set_bridge(&format!("n{name}"), "br1", true);
+    }
+
+    /// Steps the wall clock of a node to the system's time and these seconds.
+    pub(crate) fn step_clock(&self, name: &str, seconds: i64) {
+        let new = self.dir().join("clock.new");
+        fs::write(&new, format!("{seconds:+}\n")).unwrap();
+        fs::rename(new, self.clock(name)).unwrap();
+    }
+
+    /// The offset of a node's wall clock.
+    fn clock(&self, name: &str) -> PathBuf {
+        self.dir().join(format!("{name}.clock"))
+    }
+
+    /// Drops all packets between two machines, or no longer.
+    pub(crate) fn part(&self, a: &str, b: &str, is_parted: bool) {
+        let order = if is_parted { "add" } else { "del" };
+        for (from, to) in [(a, b), (b, a)] {
+            self.ip(from, &["route", order, "blackhole", &format!("192.0.2.{}/32", self.host(to).number)]);
+        }
     }
 
     /// Sets the carrier of the machine's interface.
@@ -279,6 +366,17 @@ impl Lab {
 
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.dir().join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// The sum of a metric's values, of the series with this part in their labels.
+    pub(crate) fn metric(&self, name: &str, metric: &str, label: &str) -> u64 {
+        let metrics = self.command(name, "curl").args(["--silent", "http://127.0.0.1:9001/metrics"]).output().unwrap();
+        let value = |line: &str| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let is_meant = series.split('{').next() == Some(metric) && series.contains(label);
+            is_meant.then(|| value.parse::<u64>().unwrap())
+        };
+        stdout(&metrics).lines().filter_map(value).sum()
     }
 
     /// A request by a new connection. Fails if it is not answered in 100 ms.
@@ -361,14 +459,34 @@ pub(crate) fn dispatcher_tables(priority: u8, interface: &str, keys: &str) -> St
     format!(
         "[dispatcher]\nlisten = [\"{V4}:443\", \"[{V6}]:443\"]\n\
          agents = [{{ name = \"a1\", legs = \"192.0.2.3:7101\" }}]\n\
-         [dispatcher.takeover]\nvoters = [\"d1\", \"d2\", \"a1\"]\n{keys}\naddresses = [\n\
+         [dispatcher.takeover]\nvoters = [\"d1\", \"d2\", \"a1\"]\n{keys}\n{}",
+        service_addresses(priority, interface)
+    )
+}
+
+/// The key of `[dispatcher.takeover]` with both addresses.
+pub(crate) fn service_addresses(priority: u8, interface: &str) -> String {
+    format!(
+        "addresses = [\n\
          {{ address = \"{V4}/24\", interface = \"{interface}\", priority = {priority} }},\n\
          {{ address = \"{V6}/64\", interface = \"{interface}\", priority = {priority} }},\n]\n"
     )
 }
 
+/// The library of Debian's package faketime, which changes the time that a program sees.
+fn faketime() -> PathBuf {
+    let path = PathBuf::from(format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH));
+    assert!(path.exists(), "{} is missing: install faketime", path.display());
+    path
+}
+
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn set_bridge(port: &str, bridge: &str, is_cut: bool) {
+    let arguments: &[&str] = if is_cut { &["nomaster"] } else { &["master", bridge] };
+    succeed(Command::new("ip").args(["link", "set", port]).args(arguments));
 }
 
 pub(crate) fn succeed(command: &mut Command) {

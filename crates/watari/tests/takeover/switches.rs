@@ -80,7 +80,7 @@ fn connections_go_on_without_an_order() {
     if !is_inside("switches::connections_go_on_without_an_order") {
         return;
     }
-    let lab = Lab::new(&Plan { priorities: [100, 150], keys: "preempt = true" });
+    let lab = Lab::new(&Plan { priorities: [100, 150], keys: "preempt = true", ..PLAN });
     for node in ["a1", "d1"] {
         lab.start_node(node);
     }

@@ -8,6 +8,25 @@ use redb::TableDefinition;
 use super::*;
 use crate::VALUE_MAX;
 
+/// As after an error. The file may have been removed, to make room.
+#[test]
+fn it_is_opened_again_in_place() {
+    let (_dir, path) = place();
+    let database = open(&path, 1 << 20);
+    database.put(&[entry(1, 100, 5)], 0).unwrap();
+    database.reopen().unwrap();
+    assert_eq!(database.get(&[key(1)], 0).unwrap(), [entry(1, 100, 5)]);
+    std::fs::remove_file(&path).unwrap();
+    database.reopen().unwrap();
+    assert_eq!(usage(&database), Usage::default());
+    database.put(&[entry(2, 100, 5)], 0).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "of another program").unwrap();
+    assert!(matches!(database.reopen(), Err(DatabaseError::NotADatabase(_))));
+    let error = database.put(&[entry(3, 100, 5)], 0).unwrap_err();
+    assert!(error.is_of_the_system() && !error.is_full(), "{error}");
+}
+
 #[test]
 fn entries_are_there_when_it_is_opened_again() {
     let (_dir, path) = place();
@@ -92,7 +111,7 @@ fn another_format_is_not_touched() {
     let (_dir, path) = place();
     let database = open(&path, 1);
     let numbers: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-    let transaction = database.file.begin_write().unwrap();
+    let transaction = hold(&database);
     transaction.open_table(numbers).unwrap().insert("format", 7).unwrap();
     transaction.commit().unwrap();
     drop(database);
