@@ -33,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::netlink::Netlink;
 use crate::notify::Notifier;
 use crate::prepare::{Cause, Prepared, StartError};
+use crate::serving::{CanServe, Serving};
 use crate::settings::{ServiceAddress, Settings};
 
 pub use flows::{EXPECT_MAX, ExpectError, Flows, FlowsError, HOLD_MAX};
@@ -44,6 +45,8 @@ const END_MAX: Duration = Duration::from_secs(1);
 const RENEWAL_MAX: Duration = Duration::from_millis(100);
 /// How long a new process may take until it has an available agent. Its addresses count as able to serve until then.
 const AGENTS_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether the node can serve clients.
+const LOOK_MAX: Duration = Duration::from_millis(200);
 /// How long an order waits for the end of a change of the owner.
 const CHANGE_MAX: Duration = Duration::from_secs(1);
 const CHANGE_POLL: Duration = Duration::from_millis(10);
@@ -56,7 +59,7 @@ pub struct Config {
     /// What the previous process of this node had, in an upgrade. It has the same [`FixedSettings`](crate::FixedSettings).
     pub before: Option<PassedAddresses>,
     /// Whether this node can serve clients.
-    pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    pub can_serve: CanServe,
     /// Runs before this node leaves an address that it owns to another candidate in a planned way: by an order, because
     /// the other candidate has a higher priority, or because this node ends.
     pub before_leaving: Option<BeforeLeaving>,
@@ -578,11 +581,11 @@ impl Shared {
         self: Arc<Self>,
         netlink: Netlink,
         look: Duration,
-        can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+        can_serve: CanServe,
         is_successor: bool,
     ) {
-        let mut running = netlink.running();
-        let mut looks = interval(look);
+        let (mut running, serving) = (netlink.running(), Serving::new(can_serve));
+        let mut looks = interval(look.min(LOOK_MAX));
         let mut known: Vec<_> =
             self.candidates.iter().map(|entry| entry.machine().status(clock::now()).ready).collect();
         let was_ready = known.clone();
@@ -596,7 +599,7 @@ impl Shared {
                     }
                 }
             }
-            let serves = can_serve();
+            let serves = serving.is_able();
             if serves {
                 agents_until = None;
             }

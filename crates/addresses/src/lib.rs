@@ -28,6 +28,7 @@ mod netlink;
 mod notify;
 mod packets;
 mod prepare;
+mod serving;
 mod settings;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,7 @@ pub use multipath::{
     PreparedMultipath, SteeredFlows, dry_run_shared,
 };
 pub use prepare::{Cause, Prepared, StartError, dry_run};
+pub use serving::CanServe;
 pub use settings::{FixedSettings, ServiceAddress, Settings};
 
 /// Locks a mutex. A panic leaves no value of this crate half changed.

@@ -37,6 +37,7 @@ use crate::metrics::SteeringMetrics;
 use crate::netlink::Netlink;
 use crate::notify::{Notice, Notifier};
 use crate::prepare::{self, Cause};
+use crate::serving::{CanServe, Serving};
 
 pub use orders::SteeredFlows;
 
@@ -152,7 +153,7 @@ pub struct MultipathConfig {
     /// What the previous process of this node knew, in an upgrade.
     pub before: Option<PassedMultipath>,
     /// Whether this node can serve clients.
-    pub can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    pub can_serve: CanServe,
     pub count_strays: CountStrays,
 }
 
@@ -171,7 +172,7 @@ struct Shared {
     permanent: BTreeSet<IpAddr>,
     netlink: Netlink,
     notifier: Notifier,
-    can_serve: Box<dyn Fn() -> bool + Send + Sync>,
+    serving: Serving,
     count_strays: CountStrays,
     started: Duration,
     inner: Mutex<Inner>,
@@ -261,7 +262,7 @@ impl Multipath {
             netlink,
             notifier: Notifier::start("dispatcher.multipath.notify", settings.notify.clone()),
             settings,
-            can_serve,
+            serving: Serving::new(can_serve),
             count_strays,
             // The previous process has listened.
             started: if is_successor { Duration::ZERO } else { now },
@@ -467,17 +468,17 @@ impl Shared {
             SteeringState::Joining if is_leaving => SteeringState::Leaving,
             SteeringState::Joining => {
                 let has_listened = now.saturating_sub(self.started) >= JOIN_AFTER && inner.members.is_settled(now);
-                if has_listened && (self.can_serve)() {
+                if has_listened && self.serving.is_able() {
                     // First: the others send packets here as soon as this node accepts connections.
                     self.wants_addresses.store(true, Ordering::SeqCst);
                 }
                 if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
             }
             // Without another, it goes on as well as it can.
-            SteeringState::Serving if is_leaving || !(self.can_serve)() && inner.members.serving().len() > 1 => {
+            SteeringState::Serving if is_leaving || !self.serving.is_able() && inner.members.serving().len() > 1 => {
                 SteeringState::Leaving
             }
-            SteeringState::Leaving if !is_leaving && (self.can_serve)() => {
+            SteeringState::Leaving if !is_leaving && self.serving.is_able() => {
                 self.wants_addresses.store(true, Ordering::SeqCst);
                 if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
             }

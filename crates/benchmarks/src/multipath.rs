@@ -124,7 +124,11 @@ impl<'a> Routed<'a> {
             let address = format!("{}/24", address(number));
             Machine::connect(BRIDGE, &format!("m{name}{sample}"), &[&address]).map_err(doing("making a machine"))
         });
-        Ok(Self { site, client, kind, machines: machines.collect::<Result<_, _>>()? })
+        let machines = machines.collect::<Result<_, _>>()?;
+        // Of the machines of earlier samples.
+        let flushed = Command::new("ip").args(["neigh", "flush", "dev", BRIDGE]).status();
+        flushed.map_err(doing("forgetting link-layer addresses"))?;
+        Ok(Self { site, client, kind, machines })
     }
 
     /// One more dispatcher comes, and then two leave.

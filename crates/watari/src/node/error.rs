@@ -26,8 +26,8 @@ pub(crate) enum NodeError {
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
     #[error(
-        "addresses, their prefixes and interfaces, voters and lease of dispatcher.takeover, and addresses and interface of \
-         dispatcher.multipath, cannot change in an upgrade in place: restart the node"
+        "addresses, their prefixes and interfaces, voters and lease of dispatcher.takeover cannot change in an upgrade in \
+         place, nor can addresses and interface of dispatcher.multipath: restart the node"
     )]
     FixedSettings,
     #[error("cannot take over from the previous process: {cause}")]
