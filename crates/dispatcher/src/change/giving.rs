@@ -25,7 +25,7 @@ use crate::table::RelayMessage;
 use crate::upgrade::Passed;
 
 /// How long the next dispatcher has to say that it is ready.
-const READY_MAX: Duration = Duration::from_secs(1);
+const READY_MAX: Duration = Duration::from_secs(3);
 /// How long all connections have, and how long none may have changed. The address leaves this node afterwards.
 const ALL_MAX: Duration = Duration::from_mins(1);
 const STANDSTILL_MAX: Duration = Duration::from_secs(3);

@@ -256,6 +256,7 @@ fn the_routes_of_a_routing_daemon_follow() {
     until("it is withdrawn", || daemons.next_hops() == [2, 4, 5]);
     until("it has left", || site.lab.address("d1", V4).is_none());
     downloads.assert_complete();
+    assert!(site.counted("d5", "watari_dispatcher_connections_taken_total") > 0, "d5 has its share");
     // The kernel removes the address of a dead dispatcher.
     site.lab.kill("d2");
     until("the dead one is withdrawn", || daemons.next_hops() == [4, 5]);

