@@ -35,7 +35,7 @@ use crate::servers::{Replaced, Server, ctl, haproxy_config, program};
 use crate::site::{Key, Site};
 
 const BRIDGE: &str = "br1";
-const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 254);
 const SERVICE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 /// The machines, by the last number of their addresses. The last one is for the agent.
 const MACHINES: [&str; 5] = ["one", "two", "three", "four", "five"];
@@ -109,8 +109,9 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     Ok(())
 }
 
-/// The machines of one sample.
+/// The machines of one sample. Their addresses are new: for a moment, the kernel answers for machines of earlier samples.
 struct Routed<'a> {
+    sample: u8,
     site: &'a Site,
     client: &'a Opener,
     kind: Kind,
@@ -118,17 +119,12 @@ struct Routed<'a> {
 }
 
 impl<'a> Routed<'a> {
-    fn make(site: &'a Site, client: &'a Opener, kind: Kind, sample: usize) -> Result<Self, Failure> {
+    fn make(site: &'a Site, client: &'a Opener, kind: Kind, sample: u8) -> Result<Self, Failure> {
         let machines = MACHINES.into_iter().enumerate().map(|(number, name)| {
-            // The ports of earlier samples may still be there.
-            let address = format!("{}/24", address(number));
+            let address = format!("{}/24", address(sample, number));
             Machine::connect(BRIDGE, &format!("m{name}{sample}"), &[&address]).map_err(doing("making a machine"))
         });
-        let machines = machines.collect::<Result<_, _>>()?;
-        // Of the machines of earlier samples.
-        let flushed = Command::new("ip").args(["neigh", "flush", "dev", BRIDGE]).status();
-        flushed.map_err(doing("forgetting link-layer addresses"))?;
-        Ok(Self { site, client, kind, machines })
+        Ok(Self { sample, site, client, kind, machines: machines.collect::<Result<_, _>>()? })
     }
 
     /// One more dispatcher comes, and then two leave.
@@ -141,7 +137,7 @@ impl<'a> Routed<'a> {
             let since = Instant::now();
             processes.push(self.start(3)?);
             self.until_serving(&[0, 1, 2, 3])?;
-            route_to(&[0, 1, 2, 3])?;
+            self.route_to(&[0, 1, 2, 3])?;
             self.until_serving(&[0, 1, 2, 3])?;
             for (leaving, rest) in [(0, &[1, 2, 3][..]), (1, &[2, 3])] {
                 processes[leaving].signal(match self.kind {
@@ -149,7 +145,7 @@ impl<'a> Routed<'a> {
                     // It ends when its last client has gone.
                     Kind::Haproxy => Signal::USR1,
                 })?;
-                route_to(rest)?;
+                self.route_to(rest)?;
                 if self.kind == Kind::Watari {
                     self.until_gone(leaving)?;
                 } else {
@@ -172,7 +168,7 @@ impl<'a> Routed<'a> {
             let since = Instant::now();
             processes[1].signal(Signal::KILL)?;
             self.until_serving(&[0, 2])?;
-            route_to(&[0, 2])?;
+            self.route_to(&[0, 2])?;
             self.until_answered()?;
             Ok(Replaced { pids: Vec::new(), since })
         })?;
@@ -186,7 +182,7 @@ impl<'a> Routed<'a> {
             processes.push(self.start(AGENT)?);
         }
         self.until_serving(&[0, 1, 2])?;
-        route_to(&[0, 1, 2])?;
+        self.route_to(&[0, 1, 2])?;
         self.until_answered()?;
         Ok(processes)
     }
@@ -200,38 +196,45 @@ impl<'a> Routed<'a> {
                     serde_json::from_slice(&shown).map_err(|error| doing("reading connections")(error.into()))?;
                 Ok(shown.as_array().map_or(0, Vec::len))
             }
-            Kind::Haproxy => {
-                let mut command = self.machines[machine].command("ss");
-                let output = command.args(["-Htn", "state", "established", "sport", "=", ":443"]).output();
-                let output = output.map_err(doing("counting the connections of HAProxy"))?;
-                Ok(String::from_utf8_lossy(&output.stdout).lines().count())
-            }
+            Kind::Haproxy => self.sockets(machine, &["state", "established"]),
         }
     }
 
-    /// Waits until these dispatchers accept connections, agree, and have no strays.
+    /// The sockets at the service's port in this state.
+    fn sockets(&self, machine: usize, state: &[&str]) -> Result<usize, Failure> {
+        let mut command = self.machines[machine].command("ss");
+        let output = command.arg("-Htn").args(state).args(["sport", "=", ":443"]).output();
+        let output = output.map_err(doing("counting the sockets of a machine"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).lines().count())
+    }
+
+    /// Waits until these load balancers accept connections. Dispatchers agree then, and have no strays.
     fn until_serving(&self, machines: &[usize]) -> Result<(), Failure> {
         let deadline = Instant::now() + READY_MAX;
-        for number in machines {
-            if self.kind == Kind::Haproxy {
-                continue;
-            }
-            loop {
-                let shown = ctl(&self.admin(*number), &["--json", "addresses"]).unwrap_or_default();
-                let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
-                let why = shown[0]["why"].as_str().unwrap_or_default();
-                let is_settled = why.contains(" 0 strays") && !why.contains("not agreed");
-                let others = why.matches(" serving").count();
-                if shown[0]["role"] == "serving" && is_settled && others == machines.len() - 1 {
-                    break;
-                }
+        for machine in machines {
+            while let Err(shown) = self.is_serving(*machine, machines.len() - 1)? {
                 if Instant::now() > deadline {
-                    return Err(doing("waiting for the dispatchers")(io::Error::other(shown.to_string())));
+                    let waiting = format!("waiting for {}", MACHINES[*machine]);
+                    return Err(doing(waiting)(io::Error::other(shown)));
                 }
                 sleep(PAUSE);
             }
         }
         Ok(())
+    }
+
+    /// Whether the machine serves, with so many `others`. The error is what it shows.
+    fn is_serving(&self, machine: usize, others: usize) -> Result<Result<(), String>, Failure> {
+        if self.kind == Kind::Haproxy {
+            let listens = self.sockets(machine, &["state", "listening"])? > 0;
+            return Ok(if listens { Ok(()) } else { Err("no listener".to_owned()) });
+        }
+        let shown = ctl(&self.admin(machine), &["--json", "addresses"]).unwrap_or_default();
+        let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
+        let why = shown[0]["why"].as_str().unwrap_or_default();
+        let is_settled = why.contains(" 0 strays") && !why.contains("not agreed");
+        let serves = shown[0]["role"] == "serving" && is_settled && why.matches(" serving").count() == others;
+        Ok(if serves { Ok(()) } else { Err(shown.to_string()) })
     }
 
     /// Waits until a node has ended.
@@ -263,6 +266,17 @@ impl<'a> Routed<'a> {
         self.site.path(&format!("multipath-{}.sock", MACHINES[machine]))
     }
 
+    /// The router spreads packets over these machines from now on.
+    fn route_to(&self, machines: &[usize]) -> Result<(), Failure> {
+        let mut command = Command::new("ip");
+        command.args(["route", "replace", &format!("{SERVICE}/32")]);
+        for machine in machines {
+            command.args(["nexthop", "via", &address(self.sample, *machine).to_string()]);
+        }
+        let status = command.status().map_err(doing("changing the routes"))?;
+        if status.success() { Ok(()) } else { Err(doing("changing the routes")(io::Error::other(status.to_string()))) }
+    }
+
     /// Starts the program of a machine.
     fn start(&self, machine: usize) -> Result<Process, Failure> {
         let arguments = match self.kind {
@@ -284,16 +298,16 @@ impl<'a> Routed<'a> {
 
     /// Writes the configuration of a node. Returns its path.
     fn node(&self, machine: usize) -> Result<String, Failure> {
-        let (name, agent) = (MACHINES[machine], address(AGENT));
+        let (name, agent) = (MACHINES[machine], address(self.sample, AGENT));
         let pki = self.site.path("multipath-pki");
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"{}\"\nmesh = \"{}:7001\"\nadmin = \"{}\"\n",
             pki.display(),
-            address(machine),
+            address(self.sample, machine),
             self.admin(machine).display()
         );
         for (number, peer) in MACHINES.into_iter().enumerate() {
-            let _ = writeln!(text, "[[peer]]\nname = \"{peer}\"\nmesh = \"{}:7001\"", address(number));
+            let _ = writeln!(text, "[[peer]]\nname = \"{peer}\"\nmesh = \"{}:7001\"", address(self.sample, number));
         }
         if machine == AGENT {
             let (chain, key) = self.site.certificate(Key::P256);
@@ -317,17 +331,7 @@ impl<'a> Routed<'a> {
     }
 }
 
-fn address(machine: usize) -> Ipv4Addr {
-    Ipv4Addr::new(198, 51, 100, machine as u8 + 1)
-}
-
-/// The router spreads packets over these machines from now on.
-fn route_to(machines: &[usize]) -> Result<(), Failure> {
-    let mut command = Command::new("ip");
-    command.args(["route", "replace", &format!("{SERVICE}/32")]);
-    for machine in machines {
-        command.args(["nexthop", "via", &address(*machine).to_string()]);
-    }
-    let status = command.status().map_err(doing("changing the routes"))?;
-    if status.success() { Ok(()) } else { Err(doing("changing the routes")(io::Error::other(status.to_string()))) }
+fn address(sample: u8, machine: usize) -> Ipv4Addr {
+    let first = (sample - 1) * MACHINES.len() as u8 + 1;
+    Ipv4Addr::new(198, 51, 100, first + machine as u8)
 }

@@ -14,6 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use watari_test_origins::namespace::is_inside;
 
 use crate::lab::{DISPATCHERS, HOST, Lab, PLAN, Plan, V4, V6, dispatcher_tables, stdout, until};
+use crate::pair::{NETWORK, Pair};
 
 const SWITCHES: usize = 20;
 /// Requests of each keep-alive connection, ten in a second.
@@ -114,6 +115,33 @@ fn connections_go_on_while_their_agent_is_upgraded() {
     let counted = |name: &str| counted(&lab, "d1", name) + counted(&lab, "d2", name);
     assert!(counted("connections_taken") >= 2 * DOWNLOADS.len() as u64);
     assert_eq!((counted("connections_not_given"), counted("connections_given")), (0, counted("connections_taken")));
+    lab.end();
+}
+
+/// Each node of a pair is dispatcher and agent. When one ends, its connections go to the other dispatcher with the
+/// address, and then to the other agent.
+#[test]
+fn connections_of_a_pair_go_on_when_a_node_ends() {
+    if !is_inside("switches::connections_of_a_pair_go_on_when_a_node_ends") {
+        return;
+    }
+    let pair = Pair::new("mode = \"push\"");
+    let plan = Plan { pair: Some(pair), ..PLAN };
+    let mut lab = Lab::new(&plan);
+    let [d1, d2] = [("d1", 1), ("d2", 2)]
+        .map(|(name, number)| format!("{{ name = \"{name}\", legs = \"{NETWORK}.{number}:7101\" }}"));
+    for ((number, name), priority) in (1..).zip(DISPATCHERS).zip(plan.priorities) {
+        let own = if number == 1 { &d1 } else { &d2 };
+        let tables = pair.tables(name, number, priority, &plan);
+        lab.write_config(name, &tables.replacen(&format!("[{own}]"), &format!("[{d1}, {d2}]"), 1));
+    }
+    lab.start_nodes();
+    let mut downloads = Downloads::begin(&lab, "2M");
+    lab.signal("d1", Signal::TERM);
+    lab.until_owner("d2");
+    until("d1 has ended", || lab.address("d1", V4).is_none());
+    downloads.assert_complete();
+    assert!(counted(&lab, "d2", "connections_taken") >= DOWNLOADS.len() as u64);
     lab.end();
 }
 
