@@ -584,7 +584,7 @@ impl Shared {
         can_serve: CanServe,
         is_successor: bool,
     ) {
-        let (mut running, serving) = (netlink.running(), Serving::new(can_serve));
+        let (mut running, serving) = (netlink.running(), Serving::new(can_serve, false));
         let mut looks = interval(look.min(LOOK_MAX));
         let mut known: Vec<_> =
             self.candidates.iter().map(|entry| entry.machine().status(clock::now()).ready).collect();

@@ -53,6 +53,8 @@ const LIFETIME_S: u32 = 3;
 const RENEW: Duration = Duration::from_secs(1);
 /// How long a node that ends has for giving its connections away.
 const LEAVE_MAX: Duration = Duration::from_secs(65);
+/// How long a node that leaves waits until all dispatchers agree.
+const UNSETTLED_MAX: Duration = Duration::from_secs(3);
 /// How often a node that ends looks whether its connections have gone.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -202,6 +204,10 @@ struct Inner {
     /// Whether a successor of this process has the kernel's part.
     is_passed: bool,
     flows: orders::MovingFlows,
+    /// Dispatchers of other addresses.
+    strangers: BTreeSet<NodeName>,
+    /// Dispatchers that are not heard.
+    silent: BTreeSet<NodeName>,
 }
 
 /// The state of the addresses at this node.
@@ -234,12 +240,15 @@ impl Multipath {
         let PreparedMultipath { settings, netlink, interface, loopback, permanent } = prepared;
         let now = clock::since_boot();
         let is_successor = before.is_some();
-        let members = before.map_or_else(|| Members::new(node.clone(), now), |PassedMultipath(members)| members);
+        let members = before
+            .map_or_else(|| Members::new(node.clone(), &settings.addresses, now), |PassedMultipath(members)| members);
         let mut steering = Steering::load(&settings.addresses, interface.mac)?;
         let table = members.table();
         steering.set_table(&table).map_err(Cause::Steering)?;
-        steering.renew(now + SILENT_AFTER, members.is_sure(now)).map_err(Cause::Steering)?;
-        for address in &settings.addresses {
+        // A process that begins anew accepts nothing yet.
+        let until = if is_successor { now + SILENT_AFTER } else { Duration::ZERO };
+        steering.renew(until, members.is_sure(now)).map_err(Cause::Steering)?;
+        for address in settings.addresses.difference(&permanent) {
             netlink.add_local_route(loopback, *address).await.map_err(Cause::Netlink)?;
         }
         steering.attach(netlink.handle(), interface.index).await?;
@@ -252,6 +261,8 @@ impl Multipath {
             since: now,
             is_passed: false,
             flows: orders::MovingFlows::default(),
+            strangers: BTreeSet::new(),
+            silent: BTreeSet::new(),
         };
         let shared = Arc::new(Shared {
             node,
@@ -262,7 +273,7 @@ impl Multipath {
             netlink,
             notifier: Notifier::start("dispatcher.multipath.notify", settings.notify.clone()),
             settings,
-            serving: Serving::new(can_serve),
+            serving: Serving::new(can_serve, is_successor),
             count_strays,
             // The previous process has listened.
             started: if is_successor { Duration::ZERO } else { now },
@@ -289,7 +300,19 @@ impl Multipath {
             watari_mesh::Event::Message {
                 peer,
                 message: Message::DispatcherToDispatcher(DispatcherToDispatcher::Steering(advert)),
-            } => lock(&self.shared.inner).members.hear(peer, advert.clone(), now),
+            } => {
+                let mut inner = lock(&self.shared.inner);
+                if !inner.members.is_of_group(advert) {
+                    let is_new = inner.strangers.insert(peer.clone());
+                    drop(inner);
+                    if is_new {
+                        tracing::warn!(%peer, "another dispatcher has other addresses in dispatcher.multipath: it counts for nothing here");
+                    }
+                    return;
+                }
+                inner.strangers.remove(peer);
+                inner.members.hear(peer, advert.clone(), now);
+            }
             watari_mesh::Event::Down { peer, .. } => lock(&self.shared.inner).members.lose(peer, now),
             _ => return,
         }
@@ -347,6 +370,9 @@ impl Multipath {
     pub async fn leave(&self) {
         let shared = &self.shared;
         shared.is_leaving.store(true, Ordering::SeqCst);
+        if lock(&shared.inner).is_passed {
+            return;
+        }
         shared.look();
         let withdrawn = Instant::now() + shared.settings.withdraw;
         let gone = async {
@@ -367,11 +393,17 @@ impl Multipath {
     /// Removes the routes to the addresses, and the program.
     pub async fn end(&self) {
         let shared = &self.shared;
-        lock(&shared.inner).members.set_state(SteeringState::Left, clock::since_boot());
+        {
+            let mut inner = lock(&shared.inner);
+            if inner.is_passed {
+                return;
+            }
+            inner.members.set_state(SteeringState::Left, clock::since_boot());
+        }
         shared.look();
         shared.end.cancel();
         shared.remove_addresses().await;
-        for address in &shared.settings.addresses {
+        for address in shared.settings.addresses.difference(&shared.permanent) {
             if let Err(error) = shared.netlink.remove_local_route(shared.loopback, *address).await {
                 tracing::warn!(%address, %error, "cannot remove the route to an address");
             }
@@ -412,6 +444,7 @@ impl Shared {
             return;
         }
         inner.members.expire(now);
+        inner.log_silent();
         self.change_state(&mut inner, now);
         let is_due = now.saturating_sub(inner.sent) >= ADVERT_INTERVAL;
         if is_due {
@@ -433,17 +466,23 @@ impl Shared {
         }
         let advert = inner.members.advert(self.interface.mac, now);
         let is_new = |before: &SteeringAdvert| {
-            (before.state, before.view) != (advert.state, advert.view) || advert.has_strays && !before.has_strays
+            let of = |advert: &SteeringAdvert| (advert.state, advert.view, advert.can_serve);
+            of(before) != of(&advert) || advert.has_strays && !before.has_strays
         };
         if is_due || inner.advert.as_ref().is_none_or(is_new) {
             self.tell(&advert);
             (inner.advert, inner.sent) = (Some(advert), now);
         }
-        let (until, is_sure) = (inner.sent + SILENT_AFTER, inner.members.is_sure(now));
+        let is_joining = inner.members.state() == SteeringState::Joining;
+        let until = if is_joining { Duration::ZERO } else { inner.sent + SILENT_AFTER };
+        let is_sure = inner.members.is_sure(now);
         if let Err(error) = inner.steering.renew(until, is_sure) {
             tracing::error!(%error, "cannot renew the time limit of the steering program");
         }
-        let is_settled = inner.members.is_settled(now) && inner.members.state() != SteeringState::Joining;
+        // Others that do not hear each other do not keep the connections of a node that leaves.
+        let is_late =
+            inner.members.state() == SteeringState::Leaving && now.saturating_sub(inner.since) > UNSETTLED_MAX;
+        let is_settled = (inner.members.is_settled(now) || is_late) && !is_joining;
         let primaries = is_settled.then(|| Arc::new(inner.members.primaries()));
         drop(inner);
         self.settled.send_if_modified(|settled| {
@@ -464,21 +503,23 @@ impl Shared {
     fn change_state(&self, inner: &mut Inner, now: Duration) {
         let state = inner.members.state();
         let is_leaving = self.is_leaving.load(Ordering::SeqCst);
+        let is_able = self.serving.is_able();
+        inner.members.set_ability(is_able);
         let wanted = match state {
             SteeringState::Joining if is_leaving => SteeringState::Leaving,
             SteeringState::Joining => {
                 let has_listened = now.saturating_sub(self.started) >= JOIN_AFTER && inner.members.is_settled(now);
-                if has_listened && self.serving.is_able() {
+                if has_listened && is_able {
                     // First: the others send packets here as soon as this node accepts connections.
                     self.wants_addresses.store(true, Ordering::SeqCst);
                 }
                 if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
             }
-            // Without another, it goes on as well as it can.
-            SteeringState::Serving if is_leaving || !self.serving.is_able() && inner.members.serving().len() > 1 => {
+            // Without another that is able to serve, it goes on as well as it can.
+            SteeringState::Serving if is_leaving || !is_able && inner.members.has_able_other() => {
                 SteeringState::Leaving
             }
-            SteeringState::Leaving if !is_leaving && self.serving.is_able() => {
+            SteeringState::Leaving if !is_leaving && (is_able || !inner.members.has_able_other()) => {
                 self.wants_addresses.store(true, Ordering::SeqCst);
                 if self.has_addresses.load(Ordering::SeqCst) { SteeringState::Serving } else { state }
             }
@@ -563,6 +604,19 @@ impl Shared {
 }
 
 impl Inner {
+    /// Logs who is not heard any more, and who is heard again.
+    fn log_silent(&mut self) {
+        let silent = self.members.others().filter(|(_, state)| state.is_none()).map(|(name, _)| name.clone());
+        let silent: BTreeSet<_> = silent.collect();
+        for name in silent.difference(&self.silent) {
+            tracing::warn!(dispatcher = %name, "a dispatcher of the shared addresses is silent: it accepts no connections");
+        }
+        for name in self.silent.difference(&silent) {
+            tracing::info!(dispatcher = %name, "a dispatcher of the shared addresses is heard again, or forgotten");
+        }
+        self.silent = silent;
+    }
+
     /// Ends the orders for flows whose time is over.
     fn expire_flows(&mut self) {
         for flow in self.flows.expired(std::time::Instant::now()) {

@@ -103,7 +103,7 @@ pub(crate) fn check_capabilities(needs: Needs) -> Result<(), Cause> {
             return Err(Cause::Capability(name));
         }
     }
-    // Before Linux 5.8, CAP_SYS_ADMIN was for BPF, too.
+    // Containers may have the older one.
     if needs == Needs::Bpf && !effective.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN) {
         return Err(Cause::Capability("CAP_BPF"));
     }

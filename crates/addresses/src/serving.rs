@@ -20,8 +20,9 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(can_serve: CanServe) -> Self {
-        Self { can_serve, last: Mutex::default() }
+    /// `was_able`: whether the previous process of the node could.
+    pub(crate) fn new(can_serve: CanServe, was_able: bool) -> Self {
+        Self { can_serve, last: Mutex::new(was_able.then(Instant::now)) }
     }
 
     /// To be asked several times in half a second.
@@ -45,7 +46,7 @@ mod tests {
     fn a_short_break_does_not_count() {
         let is_able = Arc::new(AtomicBool::new(false));
         let asked = is_able.clone();
-        let serving = Serving::new(Box::new(move || asked.load(Ordering::Relaxed)));
+        let serving = Serving::new(Box::new(move || asked.load(Ordering::Relaxed)), false);
         assert!(!serving.is_able(), "it never could");
         is_able.store(true, Ordering::Relaxed);
         assert!(serving.is_able());

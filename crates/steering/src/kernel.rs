@@ -10,7 +10,8 @@ use watari_sys::bpf::{Map, MapKind, Program, ProgramRefused};
 
 use crate::attach;
 use crate::program::{
-    ADDRESS_LEN, CONTROL_LEN, COUNTERS, ENTRY_LEN, FLOW_LEN, MAC_LEN, Mac, Maps, SECOND_CHANCE, TO_PRIMARY, program,
+    ADDRESS_LEN, CONTROL_LEN, COUNTERS, ENTRY_LEN, FLOW_LEN, MAC_LEN, Mac, Maps, SECOND_CHANCE, TO_PRIMARY, key,
+    program,
 };
 use crate::table::{SLOTS, Table};
 
@@ -142,14 +143,6 @@ impl Steering {
         control[8..16].copy_from_slice(&u64::from(self.valid).to_ne_bytes());
         control[16..].copy_from_slice(&u64::from(self.is_sure).to_ne_bytes());
         self.control.put(&[0; 4], &control)
-    }
-}
-
-/// An IPv4 address is in an IPv6 address.
-fn key(address: IpAddr) -> [u8; ADDRESS_LEN] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }
 

@@ -23,7 +23,7 @@ mod program;
 mod table;
 
 pub use kernel::{ADDRESSES_MAX, Counts, Steering, SteeringError};
-pub use members::{AGREED_FOR, Members, SILENT_AFTER, SILENT_MAX};
+pub use members::{AGREED_FOR, Members, SILENT_AFTER, SILENT_MAX, YOUNG_FOR};
 pub use program::Mac;
 pub use table::{Entry, Primaries, SLOTS, Slot, Table};
 pub use watari_wire::SteeringState;

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -11,13 +12,15 @@ use serde::{Deserialize, Serialize};
 use watari_values::NodeName;
 use watari_wire::{SteeringAdvert, SteeringState};
 
-use crate::program::Mac;
+use crate::program::{Mac, key};
 use crate::table::{Entry, Primaries, Slot, Table, mix};
 
 /// A dispatcher that has not been heard for so long accepts no connections: its process stands still or is gone.
 pub const SILENT_AFTER: Duration = Duration::from_millis(600);
-/// How long a silent dispatcher may still have connections: its process may go on.
-pub const SILENT_MAX: Duration = Duration::from_mins(1);
+/// How long a silent dispatcher may still have connections: its process may go on, or only the link to it has failed.
+pub const SILENT_MAX: Duration = Duration::from_hours(1);
+/// How long a new process is in doubt about connections: one that was silent when it started may have them.
+pub const YOUNG_FOR: Duration = Duration::from_mins(1);
 /// How long all dispatchers must have had one view before one of them may have no strays: packets that were sent by an
 /// earlier view have arrived by then.
 pub const AGREED_FOR: Duration = Duration::from_millis(500);
@@ -30,6 +33,9 @@ pub const AGREED_FOR: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Members {
     me: Member,
+    /// A number for the set of addresses.
+    addresses: u64,
+    can_serve: bool,
     started: Duration,
     state: SteeringState,
     /// Connections here whose primary is another.
@@ -57,9 +63,12 @@ struct Other {
 
 impl Members {
     /// This dispatcher alone, which accepts no connections yet.
-    pub fn new(me: NodeName, now: Duration) -> Self {
+    pub fn new(me: NodeName, addresses: &BTreeSet<IpAddr>, now: Duration) -> Self {
+        let addresses: Vec<_> = addresses.iter().flat_map(|address| key(*address)).collect();
         Self {
             me: Member::new(me),
+            addresses: hash(&addresses),
+            can_serve: false,
             started: now,
             state: SteeringState::Joining,
             strays: 0,
@@ -86,10 +95,28 @@ impl Members {
     /// What this dispatcher tells the others. `mac`: of its interface.
     pub fn advert(&self, mac: Mac, now: Duration) -> SteeringAdvert {
         let has_strays = self.strays > 0 || !self.is_settled(now);
-        SteeringAdvert { mac, state: self.state, view: self.view(), has_strays }
+        let Self { state, addresses, can_serve, .. } = *self;
+        SteeringAdvert { mac, state, addresses, can_serve, view: self.view(), has_strays }
     }
 
-    /// Notes what another dispatcher tells.
+    /// Sets whether this dispatcher could serve a client.
+    pub fn set_ability(&mut self, can_serve: bool) {
+        self.can_serve = can_serve;
+    }
+
+    /// Whether another dispatcher accepts connections, and can serve them.
+    pub fn has_able_other(&self) -> bool {
+        self.others.values().any(|other| other.accepts() && other.advert.can_serve)
+    }
+
+    /// Whether an advert is of a dispatcher of the same addresses, and packets can be passed on to it.
+    pub fn is_of_group(&self, advert: &SteeringAdvert) -> bool {
+        /// Of addresses of several machines.
+        const MULTICAST: u8 = 1;
+        advert.addresses == self.addresses && advert.mac != Mac::default() && advert.mac[0] & MULTICAST == 0
+    }
+
+    /// Notes what another dispatcher of the same addresses tells.
     pub fn hear(&mut self, from: &NodeName, advert: SteeringAdvert, now: Duration) {
         let other = self.others.entry(from.clone());
         let other = other.or_insert_with(|| Other {
@@ -142,7 +169,7 @@ impl Members {
     /// Whether a connection that none of the dispatchers seems to have is at none of them. One that was silent when this
     /// dispatcher started may have it.
     pub fn is_sure(&self, now: Duration) -> bool {
-        self.is_settled(now) && now.saturating_sub(self.started) > SILENT_MAX
+        self.is_settled(now) && now.saturating_sub(self.started) > YOUNG_FOR
     }
 
     fn look_whether_agreed(&mut self, now: Duration) {

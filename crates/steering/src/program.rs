@@ -8,7 +8,8 @@
 //!   v
 //! slot of the client's address and port -> first, next, after_next, fallback
 //!   | first is another dispatcher, from which the packet did not come --------------> first
-//!   | SYN --------------------------------------------------------------------------> this machine
+//!   | SYN --------------------------------------------------------------------------> this machine, or dropped if the
+//!   |                                                                                 time limit is over
 //!   | next is another dispatcher, from which the packet did not come ---------------> next
 //!   | next is the dispatcher from which it came, and there is another after it -----> after_next
 //!   | this dispatcher is sure, and so were all that passed the packet on -----------> this machine, which sends RST
@@ -25,6 +26,8 @@
 //! * A dispatcher that is not sure ([`Members::is_sure`](crate::Members::is_sure)), or whose time limit is over, reduces
 //!   the TTL to [`DOUBTFUL_TTL`]. The last one of the order does not answer a packet with a lower TTL: another dispatcher
 //!   may have its connection.
+
+use std::net::IpAddr;
 
 use crate::assembler::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::assembler::Width::{W8, W16, W32, W64};
@@ -74,6 +77,7 @@ const REDIRECT: i32 = 23;
 const SKB_PULL_DATA: i32 = 39;
 const SK_RELEASE: i32 = 86;
 const SKC_LOOKUP_TCP: i32 = 99;
+const TCP_CHECK_SYNCOOKIE: i32 = 100;
 const KTIME_GET_BOOT_NS: i32 = 125;
 
 // struct __sk_buff
@@ -126,6 +130,8 @@ const IS_LATE: i16 = -72;
 const IS_SURE: i16 = -80;
 /// On the stack: the position of the valid table.
 const POSITION: i16 = -88;
+/// On the stack: 0 if the packet has a SYN cookie of this machine.
+const COOKIE: i16 = -96;
 
 /// What differs between IPv4 and IPv6.
 struct Version {
@@ -167,6 +173,14 @@ const V6: Version = Version {
     icmp: 58,
     errors: &[1, 2, 3, 4],
 };
+
+/// A key of `addresses`: an IPv4 address is in an IPv6 address.
+pub(crate) fn key(address: IpAddr) -> [u8; ADDRESS_LEN] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
 
 /// The program for an interface with this link-layer address.
 pub(crate) fn program(maps: Maps, own: Mac) -> Vec<Instruction> {
@@ -388,10 +402,29 @@ impl Generator<'_> {
         self.code.alu(Op::Move, R5, 0);
         self.code.call(SKC_LOOKUP_TCP);
         self.code.jump_if(R0, If::Equal, 0, none);
-        self.code.load(W32, R8, R0, SOCK_STATE);
-        self.code.alu(Op::Move, R1, R0);
+        // R8 = the socket.
+        let listens = self.code.label();
+        self.code.alu(Op::Move, R8, R0);
+        self.code.load(W32, R1, R8, SOCK_STATE);
+        self.code.jump_if(R1, If::Equal, LISTEN, listens);
+        self.code.alu(Op::Move, R1, R8);
         self.code.call(SK_RELEASE);
-        self.code.jump_if(R8, If::NotEqual, LISTEN, self.here);
+        self.code.jump(self.here);
+        // The end of a handshake with a SYN cookie of this machine has only the listener.
+        self.code.place(listens);
+        self.code.alu(Op::Move, R1, R8);
+        self.code.alu(Op::Move, R2, R7);
+        self.code.alu(Op::Add, R2, i32::from(Self::IP));
+        self.code.alu(Op::Move, R3, i32::from(self.version.header_len));
+        self.code.alu(Op::Move, R4, R7);
+        self.code.alu(Op::Add, R4, i32::from(self.transport()));
+        self.code.alu(Op::Move, R5, i32::from(TCP_LEN));
+        self.code.call(TCP_CHECK_SYNCOOKIE);
+        self.code.store(W64, R10, COOKIE, R0);
+        self.code.alu(Op::Move, R1, R8);
+        self.code.call(SK_RELEASE);
+        self.code.load(W64, R1, R10, COOKIE);
+        self.code.jump_if(R1, If::Equal, 0, self.here);
         self.code.place(none);
     }
 
@@ -458,7 +491,8 @@ impl Generator<'_> {
 
         // Or the packet came from the primary.
         self.code.place(is_primary);
-        self.code.jump_if(R9, If::NotEqual, 0, self.here);
+        let (is_syn, is_late) = (self.code.label(), self.code.label());
+        self.code.jump_if(R9, If::NotEqual, 0, is_syn);
         self.load_mac(R4, R8, NEXT);
         let has_next = self.code.label();
         self.code.jump_if(R4, If::NotEqual, R5, has_next);
@@ -473,7 +507,12 @@ impl Generator<'_> {
         self.code.load(W8, R1, R7, Self::IP + self.version.ttl);
         self.code.jump_if(R1, If::AtLeast, i32::from(DOUBTFUL_TTL), self.here);
         self.code.place(in_doubt);
+        self.code.place(is_late);
         verdict(self.code, DROP);
+        self.code.place(is_syn);
+        self.code.load(W64, R1, R10, IS_LATE);
+        self.code.jump_if(R1, If::NotEqual, 0, is_late);
+        self.code.jump(self.here);
     }
 
     /// `to` = the link-layer address at `from + offset`, in its low 48 bits.

@@ -1,4 +1,4 @@
-//! BPF programs and maps, by bpf(2). Requires `CAP_BPF` and `CAP_NET_ADMIN` (before Linux 5.8: `CAP_SYS_ADMIN`).
+//! BPF programs and maps, by bpf(2). Requires `CAP_BPF` (or `CAP_SYS_ADMIN`) and `CAP_NET_ADMIN`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -102,7 +102,7 @@ impl<const KEY: usize, const VALUE: usize> Map<KEY, VALUE> {
     /// Creates a map with at most `len_max` elements.
     pub fn create(kind: MapKind, len_max: u32) -> io::Result<Self> {
         let mut attr = MapAttr { kind: kind as u32, key_len: KEY as u32, value_len: VALUE as u32, len_max, flags: 0 };
-        bpf(MAP_CREATE, &mut attr).map(|fd| Self(owned(fd)))
+        call(MAP_CREATE, &mut attr).map(|fd| Self(owned(fd)))
     }
 
     /// The number of the map's descriptor, for the instructions of programs.
@@ -129,7 +129,7 @@ impl<const KEY: usize, const VALUE: usize> Map<KEY, VALUE> {
 
     fn with_element(&self, command: libc::c_int, key: &[u8; KEY], value: u64) -> io::Result<libc::c_long> {
         let map = self.number().cast_unsigned();
-        bpf(command, &mut ElementAttr { map, padding: 0, key: pointer(key), value, flags: 0 })
+        call(command, &mut ElementAttr { map, padding: 0, key: pointer(key), value, flags: 0 })
     }
 }
 
@@ -146,14 +146,14 @@ impl Program {
             log_len: 0,
             log: 0,
         };
-        let refused = match bpf(PROG_LOAD, &mut attr) {
+        let refused = match call(PROG_LOAD, &mut attr) {
             Ok(fd) => return Ok(Self(owned(fd))),
             Err(refused) => refused,
         };
         // Again, for the reason. The log is off at first, because a log that does not fit is an error.
         let mut log = vec![0; LOG_LEN];
         (attr.log_level, attr.log_len, attr.log) = (1, log.len() as u32, pointer_mut(&mut log));
-        let _ = bpf(PROG_LOAD, &mut attr).map(owned);
+        let _ = call(PROG_LOAD, &mut attr).map(owned);
         let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
         let log = String::from_utf8_lossy(text).trim_end().to_owned();
         let log = if log.is_empty() { log } else { format!("\n{log}") };
@@ -178,7 +178,7 @@ impl Program {
             repeat: 1,
             duration: 0,
         };
-        bpf(PROG_TEST_RUN, &mut attr)?;
+        call(PROG_TEST_RUN, &mut attr)?;
         out.truncate(attr.out_len as usize);
         Ok(TestRun { verdict: attr.verdict, packet: out })
     }
@@ -200,10 +200,29 @@ fn owned(fd: libc::c_long) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 
+/// The attributes of a command of bpf(2), which begin as the kernel's union for it does.
+///
+/// Pointers in them are those of [`pointer`] and [`pointer_mut`], to memory that lives beyond the call, of the lengths
+/// that the attributes or the map name. Only this module makes such values.
+trait Attr {}
+
+impl Attr for ElementAttr {}
+impl Attr for MapAttr {}
+impl Attr for ProgramAttr {}
+impl Attr for TestAttr {}
+
 #[expect(unsafe_code, reason = "no crate has bpf(2) without an ELF file and a compiler for it")]
-fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_long> {
-    // SAFETY: `attr` is the union of the command, as long as its size says. Its pointers are those of `pointer` and
-    // `pointer_mut`, to memory that lives beyond the call, of the lengths that the attributes or the map name.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+fn call(command: libc::c_int, attr: &mut impl Attr) -> io::Result<libc::c_long> {
+    loop {
+        // SAFETY: `attr` is the union of the command, as long as its size says, and its pointers are valid (`Attr`).
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of_val(attr)) };
+        let error = match result {
+            0.. => return Ok(result),
+            _ => io::Error::last_os_error(),
+        };
+        // The verifier stops for a signal.
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(error);
+        }
+    }
 }

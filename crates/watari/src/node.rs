@@ -94,7 +94,7 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
         () = node.thread_lost() => return Err(NodeError::ThreadLost),
     };
     tracing::info!(node = %name, %signal, "ending");
-    if let Some(successor) = node.predecessor.successor().await {
+    if let Some(successor) = node.predecessor.end().await {
         // The order is for the node.
         let _ = kill_process(successor, signal.into());
         node.stop().await;

@@ -184,11 +184,9 @@ fn change_message() -> impl Strategy<Value = Message> {
 fn steering_advert() -> impl Strategy<Value = SteeringAdvert> {
     use SteeringState::{Joining, Leaving, Left, Serving};
     let state = prop_oneof![Just(Joining), Just(Serving), Just(Leaving), Just(Left)];
-    (any::<[u8; 6]>(), state, any::<u64>(), any::<bool>()).prop_map(|(mac, state, view, has_strays)| SteeringAdvert {
-        mac,
-        state,
-        view,
-        has_strays,
+    let numbers = any::<(u64, u64, bool, bool)>();
+    (any::<[u8; 6]>(), state, numbers).prop_map(|(mac, state, (addresses, view, can_serve, has_strays))| {
+        SteeringAdvert { mac, state, addresses, can_serve, view, has_strays }
     })
 }
 

@@ -502,6 +502,7 @@ impl<'a> Run<'a> {
             tracing::warn!(%error, "cannot discard the socket of a connection");
         }
         let _ = taken.send(());
+        self.places.given(flow);
         self.shared.send_to_dispatcher(&self.order.to, DispatcherToDispatcher::Given(change));
         let now = Instant::now();
         self.unconfirmed.insert(change, Unconfirmed { giving, since: now, last: now });
@@ -623,6 +624,17 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Repeats that connections are given, for as long as the next dispatcher may hold them.
+async fn remind(shared: Arc<DispatcherShared>, to: NodeName, given: Vec<DispatcherChange>) {
+    let until = Instant::now() + REMINDED;
+    while Instant::now() < until {
+        for change in &given {
+            shared.send_to_dispatcher(&to, DispatcherToDispatcher::Given(*change));
+        }
+        sleep(REPEAT).await;
+    }
+}
+
 /// Also runs if the preparation is given up, because the lease is lost or an upgrade begins.
 impl Drop for Run<'_> {
     fn drop(&mut self) {
@@ -631,6 +643,10 @@ impl Drop for Run<'_> {
             offered.remove(change);
         }
         drop(offered);
+        let given: Vec<_> = self.unconfirmed.keys().copied().collect();
+        if !given.is_empty() {
+            tokio::spawn(remind(self.shared.clone(), self.order.to.clone(), given));
+        }
         // Thaws their sockets. Their relays go on.
         self.offered.clear();
         let (places, away) = (self.places.clone(), self.away.drain().collect::<Vec<_>>());

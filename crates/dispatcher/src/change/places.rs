@@ -71,6 +71,15 @@ impl Places {
         }
     }
 
+    /// The next dispatcher has the flow. Its packets are still forwarded, as long as clients and routers send them here.
+    pub(super) fn given(&self, flow: Flow) {
+        let Self::Multipath(multipath) = self else { return };
+        // Without a socket here, the table says where they go. An entry would name this one dispatcher for longer.
+        if let Err(error) = multipath.flows().keep(&[flow]) {
+            tracing::warn!(%flow, %error, "cannot end the order for a flow");
+        }
+    }
+
     /// This machine has the flows again.
     pub(super) async fn bring_back(&self, flows: &[Flow]) -> Result<(), FlowsError> {
         match self {

@@ -138,7 +138,7 @@ fn after_its_time_limit_a_machine_accepts_nothing() {
         let packet = segment(ROUTER, v4(2, 1000), v4(1, 443), flags);
         assert_eq!(passed_on(&steering, &packet), Some(C));
     }
-    assert_eq!(passed_on(&steering, &segment(C, v4(2, 1000), v4(1, 443), SYN)), None);
+    assert_eq!(verdict(&steering, &segment(C, v4(2, 1000), v4(1, 443), SYN)), DROP);
     assert_eq!(passed_on(&steering, &segment(C, v4(2, 1000), v4(1, 443), ACK)), Some(B));
     assert_eq!(steering.counts().unwrap(), Counts { to_primary: 2, second_chance: 1 });
 }

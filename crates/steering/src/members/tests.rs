@@ -15,14 +15,14 @@ fn mac(number: u8) -> Mac {
 }
 
 fn advert(number: u8, state: SteeringState) -> SteeringAdvert {
-    SteeringAdvert { mac: mac(number), state, view: 0, has_strays: false }
+    SteeringAdvert { mac: mac(number), state, addresses: 0, can_serve: true, view: 0, has_strays: false }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_dispatcher_that_joins_gets_an_even_share_and_moves_no_other_slot() {
-    let mut members = Members::new(name(1), SECOND);
+    let mut members = Members::new(name(1), &BTreeSet::new(), SECOND);
     members.set_state(SteeringState::Serving, SECOND);
     for number in 2..=3 {
         members.hear(&name(number), advert(number, SteeringState::Serving), SECOND);
@@ -42,7 +42,7 @@ fn a_dispatcher_that_joins_gets_an_even_share_and_moves_no_other_slot() {
 
 #[test]
 fn one_that_is_silent_accepts_nothing_and_may_have_connections_for_a_while() {
-    let mut members = Members::new(name(1), SECOND);
+    let mut members = Members::new(name(1), &BTreeSet::new(), SECOND);
     members.set_state(SteeringState::Serving, SECOND);
     members.hear(&name(2), advert(2, SteeringState::Serving), SECOND);
     let lost = Slot::all().find(|slot| members.primary(*slot) == Some(&name(2))).unwrap();
@@ -57,7 +57,7 @@ fn one_that_is_silent_accepts_nothing_and_may_have_connections_for_a_while() {
 
 #[test]
 fn one_has_no_strays_only_when_all_have_agreed_for_a_while() {
-    let mut members = Members::new(name(1), SECOND);
+    let mut members = Members::new(name(1), &BTreeSet::new(), SECOND);
     members.set_state(SteeringState::Serving, SECOND);
     members.hear(&name(2), advert(2, SteeringState::Serving), SECOND);
     let has_strays = |members: &Members, now| members.advert(mac(1), now).has_strays;
@@ -128,7 +128,7 @@ impl Cluster {
     }
 
     fn add(&mut self) {
-        let members = Members::new(name(self.nodes.len() as u8), self.now);
+        let members = Members::new(name(self.nodes.len() as u8), &BTreeSet::new(), self.now);
         let table = members.table();
         let node = Node {
             members,
@@ -229,6 +229,7 @@ impl Cluster {
             }
             let next = match entry.first {
                 Some(first) if Some(first) != from => Some(first),
+                _ if connection.is_none() && is_late => return None,
                 _ if connection.is_none() || self.broken == Broken::SecondChance => None,
                 _ if entry.next == from => entry.after_next,
                 _ => entry.next,
@@ -303,7 +304,7 @@ fn run(seed: u64, broken: Broken) {
         cluster.set_state(number, SteeringState::Serving);
     }
     // They know each other for long.
-    cluster.now += SILENT_MAX;
+    cluster.now += YOUNG_FOR;
     for _ in 0..50 {
         cluster.tick();
     }

@@ -8,7 +8,7 @@
 //! | `CAP_SYS_RESOURCE` | by dispatchers | pipes for splice(2) beyond `fs.pipe-user-pages-soft` |
 //! | `CAP_NET_ADMIN`, `CAP_NET_RAW` | with service addresses | interfaces, packet filters, ARP, `TCP_REPAIR` |
 //! | `CAP_BPF` | with addresses that several dispatchers have | the steering program |
-//! | `CAP_SYS_ADMIN` | the same, without the one before | the same, before Linux 5.8 |
+//! | `CAP_SYS_ADMIN` | the same, without the one before | the same |
 //!
 //! The bounding set stays. So programs that a node starts as root have all capabilities of root: `notify`, and the new
 //! process in an upgrade, which drops those that its own configuration does not need.

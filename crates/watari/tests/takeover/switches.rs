@@ -134,14 +134,19 @@ fn connections_of_a_pair_go_on_when_a_node_ends() {
         let own = if number == 1 { &d1 } else { &d2 };
         let tables = pair.tables(name, number, priority, &plan);
         lab.write_config(name, &tables.replacen(&format!("[{own}]"), &format!("[{d1}, {d2}]"), 1));
+        let config = fs::read_to_string(lab.config(name)).unwrap();
+        fs::write(lab.config(name), config.replace("drain_timeout = \"1s\"", "drain_timeout = \"30s\"")).unwrap();
     }
     lab.start_nodes();
-    let mut downloads = Downloads::begin(&lab, "2M");
+    // Connections with HTTP/2 move when they are idle.
+    let http1 = [DOWNLOADS[0], DOWNLOADS[1], DOWNLOADS[3]];
+    let mut downloads = Downloads::begin_with(&lab, &http1, "1M", |address, file| curl(&lab, address, file));
     lab.signal("d1", Signal::TERM);
     lab.until_owner("d2");
     until("d1 has ended", || lab.address("d1", V4).is_none());
+    assert!(downloads.are_running(), "d1 did not wait for their ends");
     downloads.assert_complete();
-    assert!(counted(&lab, "d2", "connections_taken") >= DOWNLOADS.len() as u64);
+    assert_eq!(counted(&lab, "d2", "connections_taken"), http1.len() as u64);
     lab.end();
 }
 
@@ -351,6 +356,10 @@ impl Downloads {
         let running: Vec<_> = downloads.iter().enumerate().map(begin).collect();
         until("the downloads run", || running.iter().all(|(file, _)| file.exists()));
         Self { bytes, running }
+    }
+
+    fn are_running(&mut self) -> bool {
+        self.running.iter_mut().all(|(_, client)| !client.has_ended())
     }
 
     pub(crate) fn assert_complete(&mut self) {

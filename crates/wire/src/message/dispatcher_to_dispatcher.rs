@@ -80,6 +80,10 @@ pub struct SteeringAdvert {
     /// The link-layer address of the interface to which the others pass packets on.
     pub mac: [u8; 6],
     pub state: SteeringState,
+    /// A number for the set of addresses, which is the same at all of them.
+    pub addresses: u64,
+    /// Whether the sender could serve a client at this moment.
+    pub can_serve: bool,
     /// A number for the set of dispatchers that accept connections, as the sender knows it.
     pub view: u64,
     /// Whether the sender may have connections whose primary, by its view, is another dispatcher.

@@ -56,6 +56,8 @@ const BATCH_LEN_MAX: usize = 8 << 20;
 pub(crate) enum UpgradeError {
     #[error("another upgrade is in progress")]
     InProgress,
+    #[error("the node is about to end")]
+    Ending,
     #[error(transparent)]
     Agent(#[from] CannotPass),
     #[error("cannot accept legs: {0}")]
@@ -85,7 +87,8 @@ pub(crate) struct Predecessor {
     /// Handles of listeners that stay as long as the process.
     tcp: Vec<TcpListener>,
     admin: Handle,
-    busy: Mutex<()>,
+    /// Held by an upgrade. Whether the node ends.
+    busy: Mutex<bool>,
     /// Ends what a successor has instead: links, and the listeners that are not for clients.
     unlink: CancellationToken,
     /// The successor's process, once it has all connections.
@@ -108,19 +111,23 @@ pub(crate) struct Parts<'a> {
 impl Predecessor {
     /// `unlink` ends what a successor has instead.
     pub(crate) fn new(tcp: Vec<TcpListener>, admin: Handle, unlink: CancellationToken) -> Self {
-        let (busy, successor, rest) = (Mutex::new(()), OnceLock::new(), Mutex::default());
+        let (busy, successor, rest) = (Mutex::new(false), OnceLock::new(), Mutex::default());
         Self { tcp, admin, busy, unlink, successor, rest, replaced: Notify::new() }
     }
 
-    /// Waits until no upgrade is in progress. Returns the process that has taken over, if there is one.
-    pub(crate) async fn successor(&self) -> Option<Pid> {
-        let _busy = self.busy.lock().await;
+    /// The node is to end: waits until no upgrade is in progress, and refuses further ones. Returns the process that has
+    /// taken over, if there is one.
+    pub(crate) async fn end(&self) -> Option<Pid> {
+        *self.busy.lock().await = true;
         self.successor.get().copied()
     }
 
     /// Runs `program`, which takes over all connections.
     pub(crate) async fn upgrade(&self, parts: Parts<'_>, program: Option<PathBuf>) -> Result<Upgraded, UpgradeError> {
-        let _busy = self.busy.try_lock().map_err(|_| UpgradeError::InProgress)?;
+        let busy = self.busy.try_lock().map_err(|_| UpgradeError::InProgress)?;
+        if *busy {
+            return Err(UpgradeError::Ending);
+        }
         // A reload would change the listeners.
         let _reloading = parts.reloader.hold().await;
         let program = program.map_or_else(own_program, Ok);
