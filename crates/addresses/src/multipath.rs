@@ -256,9 +256,12 @@ impl Multipath {
         self.shared.settings.addresses.contains(&address)
     }
 
-    /// The link-layer address to which another dispatcher of the addresses passes packets on. `None`: it is not heard.
+    /// The link-layer address to which another dispatcher of the addresses passes packets on, if this node takes
+    /// connections from it.
     pub fn mac_for(&self, other: &NodeName) -> Option<[u8; 6]> {
-        lock(&self.shared.inner).members.mac(other).map(|_| self.shared.interface.mac)
+        let inner = lock(&self.shared.inner);
+        let takes = inner.members.state() == SteeringState::Serving && inner.members.mac(other).is_some();
+        takes.then_some(self.shared.interface.mac)
     }
 
     /// Orders for single flows.
@@ -387,8 +390,10 @@ impl Shared {
             of(before) != of(&advert) || advert.has_strays && !before.has_strays
         };
         if is_due || inner.advert.as_ref().is_none_or(is_new) {
-            self.tell(&advert);
-            (inner.advert, inner.sent) = (Some(advert), now);
+            if self.tell(&advert) {
+                inner.sent = now;
+            }
+            inner.advert = Some(advert);
         }
         let is_joining = inner.members.state() == SteeringState::Joining;
         let until = if is_joining { Duration::ZERO } else { inner.sent + SILENT_AFTER };
@@ -462,14 +467,13 @@ impl Shared {
         }
     }
 
-    fn tell(&self, advert: &SteeringAdvert) {
+    /// Sends an advert to the others. Returns false if none of them gets it: this node is silent to them.
+    fn tell(&self, advert: &SteeringAdvert) -> bool {
         let message = DispatcherToDispatcher::Steering(advert.clone()).into();
-        for peer in self.mesh.peers() {
-            if peer.up_for.is_some() && peer.roles.contains(&Role::Dispatcher) {
-                // A full queue: the next advert says the same.
-                let _ = self.mesh.send(&peer.name, &message);
-            }
-        }
+        let peers = self.mesh.peers();
+        let others = peers.iter().filter(|peer| peer.up_for.is_some() && peer.roles.contains(&Role::Dispatcher));
+        let sent: Vec<_> = others.map(|peer| self.mesh.send(&peer.name, &message).is_ok()).collect();
+        sent.is_empty() || sent.contains(&true)
     }
 
     fn strays(&self) -> usize {

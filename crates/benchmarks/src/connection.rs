@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
@@ -17,6 +18,11 @@ use watari_record::CipherSuite;
 use crate::failure::{Failure, tls};
 use crate::offer;
 use crate::site::{Item, Key, SMALL, Site};
+
+/// How long an attempt to connect and to get the file may take, for [`Opener::until_answered`].
+const ATTEMPT_MAX: Duration = Duration::from_millis(50);
+/// The pause after an attempt that failed at once.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Opens connections, each with a full handshake.
 pub(crate) struct Opener {
@@ -51,6 +57,19 @@ impl Opener {
         let tls = ClientConnection::new(Arc::clone(&self.tls), name).map_err(tls("beginning a handshake"))?;
         let secured = self.connect(service, limit).and_then(|tcp| secure(StreamOwned::new(tls, tcp)));
         Ok(Connection { service, stream: secured.map_err(|error| wrong(service, &error))? })
+    }
+
+    /// Opens connections until one gets the small file. Returns the last error after `limit`.
+    pub(crate) fn until_answered(&self, service: SocketAddr, limit: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let opened = self.open_within(service, ATTEMPT_MAX);
+            match opened.and_then(|mut connection| connection.get()) {
+                Ok(_) => return Ok(()),
+                Err(failure) if Instant::now() > deadline => return Err(failure),
+                Err(_) => sleep(PAUSE),
+            }
+        }
     }
 
     fn connect(&self, service: SocketAddr, limit: Duration) -> io::Result<TcpStream> {

@@ -46,8 +46,6 @@ const CONNECTIONS: usize = 2000;
 const DOWNLOADS: usize = 200;
 const READY_MAX: Duration = Duration::from_secs(30);
 const END_MAX: Duration = Duration::from_secs(90);
-/// How long an attempt to connect and to get the file may take.
-const ATTEMPT_MAX: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long routers get to notice that a dispatcher leaves.
 const WITHDRAW: Duration = Duration::from_secs(1);
@@ -249,17 +247,8 @@ impl<'a> Routed<'a> {
         Ok(())
     }
 
-    /// Returns the last error after a timeout.
     fn until_answered(&self) -> Result<(), Failure> {
-        let (service, deadline) = (SocketAddr::new(IpAddr::V4(SERVICE), 443), Instant::now() + READY_MAX);
-        loop {
-            let opened = self.client.open_within(service, ATTEMPT_MAX);
-            match opened.and_then(|mut connection| connection.get()) {
-                Ok(_) => return Ok(()),
-                Err(failure) if Instant::now() > deadline => return Err(failure),
-                Err(_) => sleep(PAUSE),
-            }
-        }
+        self.client.until_answered(SocketAddr::new(IpAddr::V4(SERVICE), 443), READY_MAX)
     }
 
     fn admin(&self, machine: usize) -> PathBuf {

@@ -50,8 +50,6 @@ const SWITCHED_DOWNLOADS: usize = 200;
 const SWITCH_PAUSE_TARGET: f64 = 0.1;
 const SWITCH_MAX: Duration = Duration::from_secs(20);
 
-/// How long an attempt to connect and to get the file may take.
-const ATTEMPT_MAX: Duration = Duration::from_millis(50);
 /// The pause after an attempt that failed at once.
 const PAUSE: Duration = Duration::from_millis(5);
 const READY_MAX: Duration = Duration::from_secs(30);
@@ -239,17 +237,8 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Returns the last error after a timeout.
     fn until_answered(&self) -> Result<(), Failure> {
-        let (service, deadline) = (SocketAddr::new(IpAddr::V4(SERVICE), 443), Instant::now() + READY_MAX);
-        loop {
-            let opened = self.client.open_within(service, ATTEMPT_MAX);
-            match opened.and_then(|mut connection| connection.get()) {
-                Ok(_) => return Ok(()),
-                Err(failure) if Instant::now() > deadline => return Err(failure),
-                Err(_) => sleep(PAUSE),
-            }
-        }
+        self.client.until_answered(SocketAddr::new(IpAddr::V4(SERVICE), 443), READY_MAX)
     }
 
     /// Starts a program on a machine.

@@ -42,7 +42,9 @@ impl Places {
             }
             Self::Multipath(multipath) => {
                 let mac = multipath.mac_for(from).filter(|_| multipath.has(address));
-                mac.ok_or_else(|| "it does not have the address together with this node".to_owned())
+                mac.ok_or_else(|| {
+                    "it does not have the address together with this node, which has to accept connections".to_owned()
+                })
             }
         }
     }
