@@ -32,7 +32,7 @@ use crate::Entry;
 /// first are evicted.
 ///
 /// Every call reads or writes the file, and blocks. Callers that must not block use a [`Writer`](crate::Writer). After
-/// a system error (for example a full disk), no write succeeds until [`Database::reopen`].
+/// a system error (for example a full disk), no write succeeds until the database is opened again.
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,

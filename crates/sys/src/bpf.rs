@@ -202,7 +202,7 @@ fn owned(fd: libc::c_long) -> OwnedFd {
 
 /// The attributes of a command of bpf(2), which begin as the kernel's union for it does.
 ///
-/// Pointers in them are those of [`pointer`] and [`pointer_mut`], to memory that lives beyond the call, of the lengths
+/// Pointers in them are those of `pointer` and `pointer_mut`, to memory that lives beyond the call, of the lengths
 /// that the attributes or the map name. Only this module makes such values.
 trait Attr {}
 
