@@ -136,7 +136,10 @@ impl Lab {
         }
         self.until_owner("d1");
         self.start_node("d2");
-        self.until_standby("d2", "d1");
+        // It may have taken the addresses over already.
+        until("d2 is ready", || {
+            self.address("d2", V4).is_some_and(|shown| !shown["owner"].is_null() && shown["ready"] == true)
+        });
         self.watch = Some(Watch::start());
     }
 
