@@ -13,6 +13,6 @@ pub(crate) fn since_boot() -> Duration {
 
 /// `CLOCK_BOOTTIME`: no one can set it, and it goes on while the machine is suspended.
 pub(crate) fn now() -> Time {
-    let time = clock_gettime(ClockId::Boottime);
-    Time::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    let time = since_boot();
+    Time::new(time.as_secs(), time.subsec_nanos())
 }

@@ -11,20 +11,18 @@ mod orders;
 mod settings;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ipnet::IpNet;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use watari_mesh::Mesh;
-use watari_steering::{Members, Primaries, SILENT_AFTER, SLOTS, Steering, Table};
+use watari_steering::{Members, Primaries, SILENT_AFTER, SLOTS, Steering, SteeringError, Table};
 use watari_values::{NodeName, Role};
 use watari_wire::{DispatcherToDispatcher, Message, SteeringAdvert, SteeringState};
 
@@ -88,7 +86,8 @@ struct Shared {
     settings: MultipathSettings,
     interface: Interface,
     loopback: u32,
-    permanent: BTreeSet<IpAddr>,
+    /// The addresses that this process adds and removes. The machine has the others permanently.
+    managed: BTreeSet<IpAddr>,
     netlink: Netlink,
     notifier: Notifier,
     serving: Serving,
@@ -112,7 +111,9 @@ struct Shared {
 struct Inner {
     members: Members,
     steering: Steering,
-    table: Option<Table>,
+    table: Table,
+    /// The primaries by the view of this number.
+    primaries: (u64, Arc<Primaries>),
     /// The last advert, and when it was sent.
     advert: Option<SteeringAdvert>,
     sent: Duration,
@@ -161,18 +162,20 @@ impl Multipath {
             .map_or_else(|| Members::new(node.clone(), &settings.addresses, now), |PassedMultipath(members)| members);
         let mut steering = Steering::load(&settings.addresses, interface.mac)?;
         let table = members.table();
-        steering.set_table(&table).map_err(Cause::Steering)?;
+        steering.set_table(&table).map_err(SteeringError::Map)?;
         // A process that begins anew accepts nothing yet.
         let until = if is_successor { now + SILENT_AFTER } else { Duration::ZERO };
-        steering.renew(until, members.is_sure(now)).map_err(Cause::Steering)?;
-        for address in settings.addresses.difference(&permanent) {
+        steering.renew(until, members.is_sure(now)).map_err(SteeringError::Map)?;
+        let managed: BTreeSet<_> = settings.addresses.difference(&permanent).copied().collect();
+        for address in &managed {
             netlink.add_local_route(loopback, *address).await.map_err(Cause::Netlink)?;
         }
         steering.attach(netlink.handle(), interface.index).await?;
         let inner = Inner {
+            primaries: (members.view(), Arc::new(members.primaries())),
             members,
             steering,
-            table: Some(table),
+            table,
             advert: None,
             sent: Duration::ZERO,
             since: now,
@@ -186,7 +189,7 @@ impl Multipath {
             mesh,
             interface,
             loopback,
-            permanent,
+            managed,
             netlink,
             notifier: Notifier::start("dispatcher.multipath.notify", settings.notify.clone()),
             settings,
@@ -246,7 +249,7 @@ impl Multipath {
         &self.shared.node
     }
 
-    /// The addresses.
+    /// The addresses that this node has together with others.
     pub fn addresses(&self) -> &BTreeSet<IpAddr> {
         &self.shared.settings.addresses
     }
@@ -271,8 +274,8 @@ impl Multipath {
 
     /// The state at this node.
     pub fn status(&self) -> MultipathStatus {
-        let inner = lock(&self.shared.inner);
-        let primaries = inner.members.primaries();
+        let mut inner = lock(&self.shared.inner);
+        let primaries = inner.primaries();
         MultipathStatus {
             addresses: self.shared.settings.addresses.clone(),
             interface: self.shared.interface.name.clone(),
@@ -323,7 +326,7 @@ impl Multipath {
         shared.look();
         shared.end.cancel();
         shared.remove_addresses().await;
-        for address in shared.settings.addresses.difference(&shared.permanent) {
+        for address in &shared.managed {
             if let Err(error) = shared.netlink.remove_local_route(shared.loopback, *address).await {
                 tracing::warn!(%address, %error, "cannot remove the route to an address");
             }
@@ -368,7 +371,7 @@ impl Shared {
         self.change_state(&mut inner, now);
         let is_due = now.saturating_sub(inner.sent) >= ADVERT_INTERVAL;
         if is_due {
-            let primaries = inner.members.primaries();
+            let primaries = inner.primaries();
             let strays = (self.count_strays)(&primaries);
             inner.members.set_strays(strays);
             self.metrics.strays.set(i64::try_from(strays).unwrap_or(i64::MAX));
@@ -377,12 +380,12 @@ impl Shared {
             inner.expire_flows();
         }
         let table = inner.members.table();
-        if inner.table.as_ref() != Some(&table) {
+        if inner.table != table {
             // First here: what the others send to this machine depends on it.
             if let Err(error) = inner.steering.set_table(&table) {
                 tracing::error!(%error, "cannot replace the table of the steering program");
             }
-            inner.table = Some(table);
+            inner.table = table;
         }
         let advert = inner.members.advert(self.interface.mac, now);
         let is_new = |before: &SteeringAdvert| {
@@ -405,7 +408,7 @@ impl Shared {
         let is_late =
             inner.members.state() == SteeringState::Leaving && now.saturating_sub(inner.since) > UNSETTLED_MAX;
         let is_settled = (inner.members.is_settled(now) || is_late) && !is_joining;
-        let primaries = is_settled.then(|| Arc::new(inner.members.primaries()));
+        let primaries = is_settled.then(|| inner.primaries());
         drop(inner);
         self.settled.send_if_modified(|settled| {
             let is_other = *settled != primaries;
@@ -415,8 +418,8 @@ impl Shared {
     }
 
     async fn remove_addresses(&self) {
-        for address in self.managed() {
-            if let Err(error) = self.netlink.remove(self.loopback, address).await {
+        for address in &self.managed {
+            if let Err(error) = self.netlink.remove(self.loopback, (*address).into()).await {
                 tracing::warn!(%address, %error, "cannot remove an address from the loopback interface");
             }
         }
@@ -477,7 +480,7 @@ impl Shared {
     }
 
     fn strays(&self) -> usize {
-        let primaries = lock(&self.inner).members.primaries();
+        let primaries = lock(&self.inner).primaries();
         (self.count_strays)(&primaries)
     }
 
@@ -500,8 +503,8 @@ impl Shared {
                 _ => continue,
             }
             let mut is_complete = true;
-            for address in self.managed() {
-                if let Err(error) = self.netlink.add(self.loopback, address, LIFETIME_S).await {
+            for address in &self.managed {
+                if let Err(error) = self.netlink.add(self.loopback, (*address).into(), LIFETIME_S).await {
                     tracing::error!(%address, %error, "cannot add an address to the loopback interface");
                     is_complete = false;
                 }
@@ -513,18 +516,18 @@ impl Shared {
             }
         }
     }
-
-    /// The addresses that this process adds and removes.
-    fn managed(&self) -> impl Iterator<Item = IpNet> {
-        self.settings
-            .addresses
-            .iter()
-            .filter(|address| !self.permanent.contains(address))
-            .map(|address| (*address).into())
-    }
 }
 
 impl Inner {
+    /// The primaries by the present view.
+    fn primaries(&mut self) -> Arc<Primaries> {
+        let view = self.members.view();
+        if self.primaries.0 != view {
+            self.primaries = (view, Arc::new(self.members.primaries()));
+        }
+        self.primaries.1.clone()
+    }
+
     /// Logs who is not heard any more, and who is heard again.
     fn log_silent(&mut self) {
         let silent = self.members.others().filter(|(_, state)| state.is_none()).map(|(name, _)| name.clone());
@@ -545,11 +548,5 @@ impl Inner {
                 tracing::warn!(%flow, %error, "cannot end the order for a flow");
             }
         }
-    }
-}
-
-impl From<watari_steering::SteeringError> for Cause {
-    fn from(error: watari_steering::SteeringError) -> Self {
-        Self::Steering(io::Error::other(error))
     }
 }

@@ -149,10 +149,7 @@ impl Netlink {
 
     /// Has packets to `address` come to this machine, whether an interface has the address or not.
     pub(crate) async fn add_local_route(&self, loopback: u32, address: IpAddr) -> Result<(), Error> {
-        match self.handle.route().add(local_route(loopback, address)).replace().execute().await {
-            Err(Error::NetlinkError(error)) if error.raw_code() == -EXISTS => Ok(()),
-            done => done,
-        }
+        self.handle.route().add(local_route(loopback, address)).replace().execute().await
     }
 
     /// Ends that.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, capabilities};
+use watari_steering::SteeringError;
 
 use crate::gate::GateError;
 use crate::link::{Interface, InterfaceError};
@@ -38,8 +39,8 @@ pub enum Cause {
     Gate(#[from] GateError),
     #[error("cannot query interfaces over netlink: {0}")]
     Netlink(#[from] rtnetlink::Error),
-    #[error("{0}")]
-    Steering(io::Error),
+    #[error(transparent)]
+    Steering(#[from] SteeringError),
     #[error("cannot make packet sockets: {0}")]
     Sockets(io::Error),
     #[error("the program of notify, {}, cannot run: {cause}", program.display())]

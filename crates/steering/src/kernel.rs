@@ -39,7 +39,7 @@ pub struct Steering {
 /// The kernel refuses what steering needs.
 #[derive(Debug, thiserror::Error)]
 pub enum SteeringError {
-    #[error("cannot make BPF maps (CAP_BPF is needed): {0}")]
+    #[error("cannot make or fill BPF maps (CAP_BPF is needed): {0}")]
     Map(io::Error),
     #[error(transparent)]
     Program(#[from] ProgramRefused),

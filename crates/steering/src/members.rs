@@ -134,7 +134,7 @@ impl Members {
         if let Some(other) = self.others.get_mut(name) {
             other.is_silent = true;
             other.heard = now;
-            if other.has_ended() {
+            if other.has_none() {
                 self.others.remove(name);
             }
         }
@@ -151,7 +151,7 @@ impl Members {
         self.others.retain(|_, other| {
             let silent_for = now.saturating_sub(other.heard);
             other.is_silent |= silent_for > SILENT_AFTER;
-            silent_for <= SILENT_MAX && !(other.is_silent && other.has_ended())
+            silent_for <= SILENT_MAX && !(other.is_silent && other.has_none())
         });
         self.look_whether_agreed(now);
     }
@@ -234,8 +234,8 @@ impl Members {
         Entry { first: best_mac.filter(|_| !is_mine), next, after_next, fallback: best_mac.filter(|_| is_mine) }
     }
 
-    /// A number for the set of dispatchers that accept connections.
-    fn view(&self) -> u64 {
+    /// A number for the set of dispatchers that accept connections, which determines all primaries.
+    pub fn view(&self) -> u64 {
         let mut names = Vec::new();
         for member in self.serving() {
             names.extend_from_slice(member.as_str().as_bytes());
@@ -269,16 +269,11 @@ impl Other {
     }
 
     fn may_have_strays(&self, view: u64) -> bool {
-        match self.advert.state {
-            SteeringState::Joining => false,
-            _ if self.is_silent => true,
-            SteeringState::Serving | SteeringState::Leaving => self.advert.has_strays || self.advert.view != view,
-            SteeringState::Left => false,
-        }
+        !self.has_none() && (self.is_silent || self.advert.has_strays || self.advert.view != view)
     }
 
-    /// It has no connections.
-    fn has_ended(&self) -> bool {
+    /// It has no connections, yet or any more.
+    fn has_none(&self) -> bool {
         matches!(self.advert.state, SteeringState::Joining | SteeringState::Left)
     }
 }

@@ -66,7 +66,7 @@ impl Primaries {
 /// dispatcher, or it is this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// The primary.
+    /// The primary of the slot.
     pub first: Option<Mac>,
     /// The dispatcher that comes after this one in the order of a second chance.
     pub next: Option<Mac>,

@@ -73,7 +73,7 @@ pub async fn dry_run_shared(settings: MultipathSettings) -> Result<String, Cause
     let mut text = String::new();
     let mac = interface.mac.map(|octet| format!("{octet:02x}")).join(":");
     let _ = writeln!(text, "at the start:");
-    for address in &addresses {
+    for address in addresses.difference(&permanent) {
         let _ = writeln!(text, "  ip route add local {} dev lo table local", IpNet::from(*address));
     }
     let _ = writeln!(text, "  tc: attach a BPF program to the ingress of {} ({mac})", interface.name);

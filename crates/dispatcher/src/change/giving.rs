@@ -96,7 +96,7 @@ pub(crate) struct Standing {
 pub(crate) struct Scope {
     /// Their address.
     pub(crate) address: IpAddr,
-    /// Which of them, by their clients. `None`: all, and new clients are turned away at the end.
+    /// Which of them, by their clients. `None`: all.
     pub(crate) clients: Option<Box<dyn Fn(SocketAddr) -> bool + Send + Sync>>,
 }
 

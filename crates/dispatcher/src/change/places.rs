@@ -20,7 +20,7 @@ pub(crate) enum Places {
 }
 
 impl Places {
-    /// All of them.
+    /// The addresses whose connections may leave this node.
     pub(super) fn addresses(&self) -> HashSet<IpAddr> {
         match self {
             Self::Takeover(addresses) => {

@@ -1,6 +1,6 @@
 //! Gives connections of shared addresses to the primaries of their slots, whenever the dispatchers have agreed about these.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,14 +52,14 @@ pub(crate) async fn run(shared: Arc<DispatcherShared>, multipath: Multipath, shu
 
 /// Gives each stray to its primary, as far as possible.
 async fn settle(shared: &Arc<DispatcherShared>, multipath: &Multipath, primaries: &Arc<Primaries>) {
-    let mut targets: BTreeMap<(IpAddr, NodeName), usize> = BTreeMap::new();
+    let mut targets = BTreeSet::new();
     shared.table.for_each_flow(|flow| {
         let address = flow.server.ip();
         if let Some(primary) = stray_to(primaries, multipath.node(), flow.client).filter(|_| multipath.has(address)) {
-            *targets.entry((address, primary.clone())).or_default() += 1;
+            targets.insert((address, primary.clone()));
         }
     });
-    let runs = targets.into_keys().map(|(address, to)| {
+    let runs = targets.into_iter().map(|(address, to)| {
         let (primaries, me, there) = (primaries.clone(), multipath.node().clone(), to.clone());
         let clients = move |client| stray_to(&primaries, &me, client) == Some(&there);
         async move { giving::give(shared, Scope { address, clients: Some(Box::new(clients)) }, &to).await }

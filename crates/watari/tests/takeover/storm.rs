@@ -46,7 +46,7 @@ fn shared_sessions_resume_behind_a_switch() {
     assert!(run.crossings().count() > 0, "{run}");
 }
 
-/// The control.
+/// The control: agents share no sessions.
 #[test]
 fn private_sessions_do_not_resume_behind_a_switch() {
     if !is_inside("storm::private_sessions_do_not_resume_behind_a_switch") {
