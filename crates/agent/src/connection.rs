@@ -3,7 +3,6 @@
 mod borrowed_stream;
 mod client_end;
 mod client_stream;
-mod date;
 mod departing;
 pub(crate) mod driver;
 mod early_data;

@@ -27,6 +27,7 @@
 //!  handoff       source, target, announced ends, the registry of live connections, anchored streams
 //!  leg           the leg below a connection, which a change of its dispatcher replaces
 //!  sessions      settings, status, ticket keys, stored sessions, their search
+//!  cache         purges of cached responses, requests to the agents that own them
 //!  settings      what a reload can change: limits, TLS, content
 //!  node          messages to peers, metrics, slots
 //! ```
@@ -37,6 +38,7 @@
 //! caller decides the next state.
 
 mod accept;
+mod cache;
 mod connection;
 mod handoff;
 mod leg;
@@ -56,7 +58,7 @@ use tokio::time::{Instant, Interval, interval, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
-use watari_proxy::Proxy;
+use watari_proxy::{Proxy, ResponseCache};
 use watari_sys::{Threads, Unidentified};
 use watari_values::{AbortReason, ConnectionStatus, NodeName, Role};
 use watari_wire::{AgentToAgent, AgentToDispatcher, DispatcherToAgent, Message, ShipInResponse};
@@ -65,6 +67,8 @@ use crate::accept::accepting::Accepting;
 use crate::accept::leg_keys::LegKeys;
 use crate::accept::legs::Legs;
 use crate::accept::serving_threads::ServingThreads;
+use crate::cache::owners::LinkedOwners;
+use crate::cache::purges::PurgeExchange;
 use crate::connection::driver::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::connection::http::Http;
@@ -118,6 +122,9 @@ pub struct Config {
 /// The longest interval at which an agent that is about to end repeats `Draining` and checks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
+/// Connections of other agents for cached responses that may wait to be served.
+const AGENT_CONNECTIONS_MAX: usize = 64;
+
 /// A running agent. Clones share it.
 #[derive(Clone)]
 pub struct Agent {
@@ -147,6 +154,7 @@ struct AgentShared {
     arrivals: Arc<Arrivals<Box<Continuation>>>,
     requests: Arc<Requests>,
     preparations: Arc<Preparations>,
+    purges: Arc<PurgeExchange>,
     peers: Peers,
     reloaded: Notify,
     to_successor: Arc<ToSuccessor>,
@@ -212,11 +220,13 @@ impl Agent {
                 }
                 if roles.contains(&Role::Agent) {
                     self.shared.sessions.link_up(peer);
+                    self.shared.purges.link_up(peer);
                 }
             }
             Event::Down { peer, .. } => {
                 self.shared.keys.link_down(peer);
                 self.shared.sessions.link_down(peer);
+                self.shared.purges.link_down(peer);
             }
             Event::Evicted { at, keys_by, .. } => {
                 if keys_by.as_ref() == Some(self.shared.peers.name()) {
@@ -289,6 +299,23 @@ impl Agent {
         }
     }
 
+    /// Waits, for a limited time, until this agent knows the purges of all others.
+    pub async fn purges_exchanged(&self) {
+        self.shared.purges.exchanged().await;
+    }
+
+    /// Makes `cache` a part of the cluster's: its purges go to all other agents, it asks them for responses that they own,
+    /// and they ask it, until `shutdown`.
+    pub fn share_cache(&self, cache: &ResponseCache, mesh: &Mesh, shutdown: CancellationToken) {
+        let shared = &self.shared;
+        let exchange = shared.purges.clone();
+        cache.announce_by(move |ordered| exchange.send(ordered, None));
+        let (name, exchange) = (shared.peers.name().clone(), shared.purges.clone());
+        cache.share_with(LinkedOwners { name, mesh: mesh.clone(), exchange });
+        let connections = mesh.http_connections(AGENT_CONNECTIONS_MAX);
+        tokio::spawn(cache::serving::serve(connections, shared.settings.clone(), shutdown));
+    }
+
     /// Makes new ticket keys, here and at all other agents. Tickets under older keys stay valid.
     pub fn rotate_ticket_keys(&self) -> Result<(), RotationError> {
         self.shared.sessions.rotate()
@@ -351,6 +378,7 @@ impl AgentShared {
             arrivals: Arc::new(arrivals),
             requests,
             preparations: Arc::new(preparations),
+            purges: Arc::new(PurgeExchange::new(peers.clone(), settings.clone())),
             settings,
             metrics,
             peers,
@@ -476,6 +504,7 @@ impl AgentShared {
                     self.anchors.on_message(from, anchored);
                 }
             }
+            AgentToAgent::Purges(purges) => self.purges.on_purges(from, purges),
             AgentToAgent::TicketSeeds(seeds) => self.sessions.on_seeds(from, seeds),
             AgentToAgent::TicketSeedWanted(seed) => self.sessions.on_wanted(from, *seed),
             AgentToAgent::Session(message) => {

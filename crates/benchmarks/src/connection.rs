@@ -105,8 +105,36 @@ impl Connection {
 
     /// Requests `item`, and reads the head of the response.
     pub(crate) fn begin(&mut self, item: Item) -> Result<(), Failure> {
-        let begun = self.ask(item.path).and_then(|()| self.read_head(item.len));
+        let begun = self.ask(item.path).and_then(|()| self.read_head(item.len)).map(drop);
         begun.map_err(|error| wrong(self.service, &error))
+    }
+
+    /// Gets `item`, checks status and length, and returns the head of the response.
+    pub(crate) fn get_with_head(&mut self, item: Item) -> Result<String, Failure> {
+        let done = self.ask(item.path).and_then(|()| self.read_head(item.len)).and_then(|head| {
+            let mut left = item.len;
+            let mut piece = vec![0; PIECE_LEN];
+            while left > 0 {
+                left = left.checked_sub(self.read(&mut piece)? as u64).ok_or(io::ErrorKind::InvalidData)?;
+            }
+            Ok(String::from_utf8_lossy(&head).into_owned())
+        });
+        done.map_err(|error| wrong(self.service, &error))
+    }
+
+    /// Requests `path`, for [`Connection::response`].
+    pub(crate) fn request(&mut self, path: &str) -> Result<(), Failure> {
+        self.ask(path).map_err(|error| wrong(self.service, &error))
+    }
+
+    /// Receives a response with content of `len` bytes.
+    pub(crate) fn response(&mut self, len: u64) -> Result<(), Failure> {
+        self.receive_all(len, |_, _| Ok(())).map_err(|error| wrong(self.service, &error))
+    }
+
+    /// The connection's socket, to wait for bytes.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.stream.get_ref()
     }
 
     /// The next piece of a response that has begun.
@@ -118,14 +146,14 @@ impl Connection {
     }
 
     /// Reads byte by byte, so that no content is taken.
-    fn read_head(&mut self, len: u64) -> io::Result<()> {
+    fn read_head(&mut self, len: u64) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
         while head_len(&head).is_none() {
             let mut byte = [0];
             self.read(&mut byte)?;
             head.extend_from_slice(&byte);
         }
-        if content_len(&head) == Some(len) { Ok(()) } else { Err(io::Error::other(String::from_utf8_lossy(&head))) }
+        if content_len(&head) == Some(len) { Ok(head) } else { Err(io::Error::other(String::from_utf8_lossy(&head))) }
     }
 
     fn receive_all(&mut self, len: u64, mut piece: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! record  ----------------------------------------- our record layer | rustls, both in this process
 //! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
 //! proxy   load --> server(s) --> one nginx, interleaved --> CPU -- an agent | nginx, HAProxy
+//! cache   load --> server(s), interleaved --> CPU -- an agent | nginx, HAProxy + Varnish, an agent with files
 //! handovers  one download --> an agent --> origins, near and far -- ordered to move, cut | left alone
 //! moves   load --> one cluster, two sets of client addresses -- moved | stayed
 //! in_response  a download from one cluster, and orders to move -- followed | refused
@@ -27,6 +28,7 @@
 
 mod agents;
 mod bursts;
+mod cache;
 mod clients;
 mod congestion;
 mod connection;
@@ -94,6 +96,8 @@ enum Part {
     Https,
     /// HTTPS forwarded to an origin
     Proxy,
+    /// Responses from the cache
+    Cache,
     /// Downloads that go on at another origin
     Handovers,
     /// Moves right after the handshake
@@ -143,6 +147,12 @@ struct Scale {
     /// Requests of users who come back, in a second, and the divisor of the times of the paper on standby servers.
     users_per_s: f64,
     users_shorter: f64,
+    /// Requests for the contents of a catalogue.
+    popular: u64,
+    /// Clients that request one content at once.
+    crowd: usize,
+    /// Entries in the directory of a cache.
+    cached: u64,
 }
 
 impl Scale {
@@ -160,6 +170,9 @@ impl Scale {
         packets: 1_000_000,
         users_per_s: 200.0,
         users_shorter: 5.0,
+        popular: 400_000,
+        crowd: 1_000,
+        cached: 1_000_000,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -175,6 +188,9 @@ impl Scale {
         packets: 50_000,
         users_per_s: 40.0,
         users_shorter: 30.0,
+        popular: 20_000,
+        crowd: 100,
+        cached: 20_000,
     };
 }
 
@@ -201,6 +217,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Proxy) {
         proxy::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Cache) {
+        cache::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Handovers) {
         handovers::measure(&site, &scale, &mut report)?;

@@ -51,6 +51,8 @@ pub(crate) enum Unit {
     Microseconds,
     Nanoseconds,
     Seconds,
+    /// Single bytes.
+    Octets,
     Bytes,
     Mebibytes,
     Count,
@@ -139,6 +141,7 @@ impl Unit {
             Self::Microseconds => format!("{:.0} us", seconds * 1e6),
             Self::Nanoseconds => format!("{:.0} ns", seconds * 1e9),
             Self::Seconds => format!("{seconds:.2} s"),
+            Self::Octets => format!("{seconds:.0} B"),
             Self::Bytes => format!("{:.1} KiB", seconds / 1024.0),
             Self::Mebibytes => format!("{:.1} MiB", seconds / MIB),
             Self::Count => format!("{seconds:.0}"),
@@ -153,6 +156,7 @@ impl Unit {
             Self::SecondsPerGib | Self::Seconds => format!("{min:.2}-{max:.2}"),
             Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
             Self::Nanoseconds => format!("{:.0}-{:.0}", min * 1e9, max * 1e9),
+            Self::Octets => format!("{min:.0}-{max:.0}"),
             Self::Bytes => format!("{:.1}-{:.1}", min / 1024.0, max / 1024.0),
             Self::Mebibytes => format!("{:.1}-{:.1}", min / MIB, max / MIB),
             Self::Count => format!("{min:.0}-{max:.0}"),
@@ -351,6 +355,9 @@ impl fmt::Display for Report {
             packets: _,
             users_per_s: _,
             users_shorter: _,
+            popular: _,
+            crowd: _,
+            cached: _,
         } = self.scale;
         writeln!(f, "{HEAD}")?;
         writeln!(

@@ -5,6 +5,7 @@
 
 mod haproxy;
 mod nginx;
+mod varnish;
 mod watari;
 
 use std::net::SocketAddr;
@@ -13,8 +14,10 @@ use std::time::{Duration, Instant};
 
 pub(crate) use haproxy::{haproxy, haproxy_config, haproxy_of_tls, haproxy_proxy};
 pub(crate) use nginx::{
-    Asked, nginx, nginx_as_origin, nginx_for_generators, nginx_proxy, nginx_stream, nginx_with_tickets,
+    Asked, nginx, nginx_as_cacheable_origin, nginx_as_origin, nginx_cache, nginx_for_generators, nginx_proxy,
+    nginx_stream, nginx_with_tickets,
 };
+pub(crate) use varnish::haproxy_varnish;
 pub(crate) use watari::{MOVED_FROM, MOVED_TO, UpgradedNode, Watari, ctl, program};
 
 use rustix::process::Signal;

@@ -16,7 +16,6 @@ mod buffer;
 mod conditions;
 mod metrics;
 mod path;
-mod range;
 mod response;
 mod root;
 mod small;
@@ -26,16 +25,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::header::RANGE;
 use http::request::Parts;
-use http::{HeaderMap, Method, Response};
+use http::{Method, Response};
 use watari_body::Body;
+use watari_conditional::{Selection, Verdict, evaluate, selection};
 
 pub use crate::metrics::Metrics;
 
-use crate::conditions::{Validators, Verdict};
+use crate::conditions::Validators;
 use crate::path::FilePath;
-use crate::range::Selection;
 use crate::response::{Content, Description, Refusal, Source};
 use crate::root::{OpenFile, Opened, Root};
 use crate::small::SmallFiles;
@@ -95,38 +93,19 @@ impl Files {
     }
 
     fn serve(&self, head: &Parts, content: Content) -> Response<Body> {
-        match conditions::evaluate(&head.headers, &content.description.validators) {
+        let validators = content.description.validators.compared();
+        match evaluate(&head.headers, &validators) {
             Verdict::Failed => return content.precondition_failed(),
             Verdict::NotModified => return content.not_modified(),
             Verdict::Perform => {}
         }
         let cut = self.metrics.bodies_cut.clone();
-        match selection(head, &content) {
+        match selection(&head.method, &head.headers, &validators, content.description.length) {
             Selection::Whole => content.whole(cut),
             Selection::Parts(parts) => content.parts(&parts, cut),
             Selection::Unsatisfiable => content.unsatisfiable(),
         }
     }
-}
-
-/// Only GET has ranges (RFC 9110, section 14.2).
-fn selection(head: &Parts, content: &Content) -> Selection {
-    match single(&head.headers, &RANGE) {
-        Some(range)
-            if head.method == Method::GET
-                && conditions::range_applies(&head.headers, &content.description.validators) =>
-        {
-            range::select(range, content.description.length)
-        }
-        _ => Selection::Whole,
-    }
-}
-
-/// The value of a field that may occur only once. A repeated field is malformed and ignored.
-fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a [u8]> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?;
-    values.next().is_none().then_some(value.as_bytes())
 }
 
 /// The content of a file, in memory if it is short and in the kernel's cache, so that it can be stored. `path` ends with

@@ -1,7 +1,6 @@
 //! Responses: a file, parts of a file, or a refusal.
 
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use http::{HeaderValue, Response, StatusCode};
 use prometheus_client::metrics::counter::Counter;
 use rustix::io::Errno;
 use watari_body::{Body, empty, full};
+use watari_conditional::{Multipart, content_range, unsatisfied_range};
 
 use crate::body::{FileBody, Segment};
 use crate::conditions::Validators;
@@ -136,9 +136,8 @@ impl Content {
             let response = response.header(CONTENT_TYPE, media_type).header(CONTENT_RANGE, content_range(part, length));
             (response, vec![Segment::File(part.clone())])
         } else {
-            let boundary = boundary();
-            let media_type = format!("multipart/byteranges; boundary={boundary}");
-            (response.header(CONTENT_TYPE, media_type), self.multipart(parts, &boundary))
+            let parts = Multipart::new(parts, media_type.to_str().ok(), length);
+            (response.header(CONTENT_TYPE, &parts.media_type), segments(parts))
         };
         let length: u64 = segments.iter().map(Segment::len).sum();
         finish(response.header(CONTENT_LENGTH, length), self.source.body(segments, cut))
@@ -148,7 +147,7 @@ impl Content {
     pub(crate) fn unsatisfiable(&self) -> Response<Body> {
         let response = self
             .start(StatusCode::RANGE_NOT_SATISFIABLE)
-            .header(CONTENT_RANGE, format!("bytes */{}", self.description.length))
+            .header(CONTENT_RANGE, unsatisfied_range(self.description.length))
             .header(CONTENT_LENGTH, 0);
         finish(response, empty())
     }
@@ -169,23 +168,6 @@ impl Content {
             .header(ETAG, &self.description.etag)
             .header(LAST_MODIFIED, &self.description.last_modified)
             .header(ACCEPT_RANGES, const { HeaderValue::from_static("bytes") })
-    }
-
-    fn multipart(&self, parts: &[Range<u64>], boundary: &str) -> Vec<Segment> {
-        let Description { length, ref media_type, .. } = *self.description;
-        let media_type = media_type.to_str().unwrap_or_default();
-        let mut segments = Vec::with_capacity(2 * parts.len() + 1);
-        let mut line_end = "";
-        for part in parts {
-            let head = format!(
-                "{line_end}--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {}\r\n\r\n",
-                content_range(part, length)
-            );
-            segments.extend([Segment::Text(head.into()), Segment::File(part.clone())]);
-            line_end = "\r\n";
-        }
-        segments.push(Segment::Text(format!("\r\n--{boundary}--\r\n").into()));
-        segments
     }
 }
 
@@ -220,14 +202,13 @@ pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
     response.map(|_| empty())
 }
 
-fn content_range(part: &Range<u64>, length: u64) -> String {
-    format!("bytes {}-{}/{length}", part.start, part.end - 1)
-}
-
-/// A boundary that no part can be made to contain: 128 bits from the standard library's random hash keys.
-fn boundary() -> String {
-    let draw = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", draw(), draw())
+fn segments(parts: Multipart) -> Vec<Segment> {
+    let mut segments = Vec::with_capacity(2 * parts.parts.len() + 1);
+    for (text, part) in parts.parts {
+        segments.extend([Segment::Text(text.into()), Segment::File(part)]);
+    }
+    segments.push(Segment::Text(parts.end.into()));
+    segments
 }
 
 /// The build cannot fail: all fields are numbers, dates, constants, and checked or encoded paths.
@@ -258,11 +239,5 @@ mod tests {
             let refusal = Refusal::from(io::Error::from(errno));
             assert_eq!(refusal.status(), status, "{errno}");
         }
-    }
-
-    #[test]
-    fn boundaries_differ() {
-        assert_ne!(boundary(), boundary());
-        assert_eq!(boundary().len(), 32);
     }
 }

@@ -27,8 +27,9 @@ use watari_wire::{
     Aborted, Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage,
     AnchoredState, Cancel, Decided, DispatcherToAgent, Established, Final, Freeze, Held, Hello, LeaseGranted,
     LeaseNumber, LeaseRefused, LeaseReturned, LeaseWanted, Leave, LegKey, LinkMessage, Member, Members, Message,
-    Predecessor, Prepare, PrepareRefusal, PrepareRest, Prepared, Propose, Refused, ResponsePart, ResponseRest, Rest,
-    Ship, ShipInResponse, Stays, SwitchWanted, TakeoverMessage, Verdict, Yielded, frame,
+    OrderedPurge, Predecessor, Prepare, PrepareRefusal, PrepareRest, Prepared, Propose, PurgeNumber, PurgeScope,
+    PurgesMessage, Refused, ResponsePart, ResponseRest, Rest, Ship, ShipInResponse, Stays, SwitchWanted,
+    TakeoverMessage, Verdict, Yielded, frame,
 };
 
 fn main() {
@@ -40,6 +41,7 @@ fn main() {
     write("proxy", &proxy_headers());
     write("client_hello", &client_hellos());
     write("passed_name", &client_hellos().iter().map(|seed| seed[1..].to_vec()).collect::<Vec<_>>());
+    write("cache", &CACHED.map(<[u8]>::to_vec));
     write("files", &paths());
     write("flow_answers", &[ANSWER.to_vec()]);
     write("http1_response", &RESPONSES.map(|response| [&[0, 30], response].concat()));
@@ -51,6 +53,21 @@ fn main() {
     write("reports", &reports());
     write("continuation", &CONTINUATIONS.map(<[u8]>::to_vec));
 }
+
+/// A request, a response, and a response to its validation.
+const CACHED: [&[u8]; 6] = [
+    b"GET /a?b\nCache-Control: max-age=5\x00200\nCache-Control: max-age=60, private=\"x\"\nETag: \"a\"\n\
+      Vary: accept\x00304\nETag: \"a\"\nCache-Control: no-cache=\"set-cookie\"\nSet-Cookie: a=b",
+    b"GET /a\nRange: bytes=0-1,4-5\nIf-Range: \"a\"\x00206\nContent-Range: bytes 0-4/10\nETag: \"a\"\n\
+      CDN-Cache-Control: max-age=60, foo=\"x\";y\x00200\nContent-Length: 10",
+    b"GET /\nIf-None-Match: W/\"a\", \"b\"\x00200\nLast-Modified: Sun, 13 Sep 2020 12:26:40 GMT\nAge: 5, 6\n\
+      Expires: 0\nCache-Groups: \"a\", \"b\";c=1\nxkey: a b\x00304",
+    b"POST /a/b\x00201\nLocation: https://h.example/x/../y?z#f\nContent-Location: ../y\n\
+      Cache-Group-Invalidation: \"a\"",
+    b"GET /\nAuthorization: x\nPragma: no-cache\x00404\nCache-Control: s-maxage=60, must-understand, no-store\n\
+      Connection: x, y\x00304\nLast-Modified: x",
+    b"GET /\nRange: bytes=-5\x00200\nContent-Type: text/plain\nContent-Length: 10\x00304\nVary: *",
+];
 
 /// One with each way to mark the end of a body.
 const RESPONSES: [&[u8]; 4] = [
@@ -166,6 +183,9 @@ fn messages() -> Vec<Message> {
     };
     let prepare =
         Prepare { connection, number: 1, client, server, client_certificate: None, rest: PrepareRest::Part(part) };
+    let purge_id = PurgeNumber { incarnation: 7, number: 300 };
+    let scopes = [PurgeScope::Everything, PurgeScope::Url("h/p?q".to_owned()), PurgeScope::HostGroup("h g".to_owned())];
+    let purges = scopes.map(|scope| OrderedPurge { id: purge_id, scope }).into();
     vec![
         Message::from(AgentToDispatcher::LegKey(LegKey { id: 1, key: secret(32), handshakes: true })),
         Message::from(AgentToDispatcher::Established(Established { connection, tls })),
@@ -202,6 +222,7 @@ fn messages() -> Vec<Message> {
         Message::from(DispatcherToAgent::Leave(Leave { connection, target: Some(target), or_end: true })),
         Message::from(AgentToDispatcher::Stays(Stays { connection, reason: StayReason::Http2 })),
         Message::from(AgentToDispatcher::Tunnel(connection)),
+        Message::from(AgentToAgent::Purges(PurgesMessage { generation: 1, folded: vec![purge_id], purges })),
         Message::from(AgentToDispatcher::Draining),
     ]
     .into_iter()

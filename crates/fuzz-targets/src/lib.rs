@@ -5,6 +5,7 @@
 //! tests.
 #![allow(clippy::needless_pass_by_value, reason = "a target owns the value made from its input")]
 
+mod cache;
 mod capture_files;
 mod client_hello;
 pub mod connections;
@@ -37,7 +38,8 @@ pub type Target = fn(&[u8]);
 
 /// Each target by its name, which is also the name of its corpus in `fuzz/corpus` and of its program in
 /// `fuzz/Cargo.toml`.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
+    ("cache", cache::run),
     ("capture_files", capture_files::run),
     ("client_hello", |bytes| structured(bytes, client_hello::run)),
     ("continuation", continuation::run),

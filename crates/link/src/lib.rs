@@ -1,4 +1,5 @@
-//! Connections between nodes over mutual TLS 1.3: links of the mesh, sensors with a judge, workers of a load.
+//! Connections between nodes over mutual TLS 1.3: links of the mesh, HTTP between agents, sensors with a judge, workers
+//! of a load.
 //!
 //! * `peer`: dials and accepts. Both ends present certificates of the cluster's authority, which name the node and its
 //!   roles.
@@ -15,4 +16,6 @@ mod peer;
 pub use inbox::Inbox;
 pub use listen::accept_all;
 pub use messages::{LinkFrame, Protocol, SILENCE_MAX, TalkError, decode, encode, greet, receive, send, skip, write};
-pub use peer::{IdentifyError, Peer, PeerError, accept, connect_to, connect_to_role, identify};
+pub use peer::{
+    IdentifyError, Peer, PeerError, accept, accept_with, connect_to, connect_to_role, connect_with, identify,
+};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, CommonState};
+use rustls::{ClientConfig, CommonState, ServerConfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -21,6 +21,13 @@ pub struct Peer {
     pub node: NodeName,
     /// The roles that its certificate allows.
     pub roles: BTreeSet<Role>,
+}
+
+impl Peer {
+    /// The protocol that both ends selected (ALPN; RFC 7301). `None`: the client offered none.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.stream.get_ref().1.alpn_protocol()
+    }
 }
 
 /// TLS failed, or the peer is no node.
@@ -52,8 +59,13 @@ pub enum IdentifyError {
 
 /// Does the TLS handshake with a node whose certificate has to have this name.
 pub async fn connect_to(tcp: TcpStream, name: &NodeName, identity: &Identity) -> Result<Peer, PeerError> {
+    connect_with(tcp, name, identity.client_config()).await
+}
+
+/// Like [`connect_to`], with a configuration that was made from [`Identity::client_config`].
+pub async fn connect_with(tcp: TcpStream, name: &NodeName, config: &Arc<ClientConfig>) -> Result<Peer, PeerError> {
     let server_name = ServerName::try_from(name.to_string()).expect("node names are server names");
-    connect(tcp, server_name, identity.client_config()).await
+    connect(tcp, server_name, config).await
 }
 
 /// Does the TLS handshake with a node of any name, whose certificate has to allow this role. The certificate names a
@@ -72,7 +84,16 @@ pub async fn connect_to_role(tcp: TcpStream, role: Role, identity: &Identity) ->
 /// Until its first byte, a connection uses no memory for TLS, and is the first to be closed when a newer one needs a
 /// place.
 pub async fn accept(tcp: TcpStream, identity: &Identity, place: &UnidentifiedPlace) -> Result<Peer, PeerError> {
-    let acceptor = TlsAcceptor::from(Arc::clone(identity.server_config()));
+    accept_with(tcp, identity.server_config(), place).await
+}
+
+/// Like [`accept`], with a configuration that was made from [`Identity::server_config`].
+pub async fn accept_with(
+    tcp: TcpStream,
+    config: &Arc<ServerConfig>,
+    place: &UnidentifiedPlace,
+) -> Result<Peer, PeerError> {
+    let acceptor = TlsAcceptor::from(Arc::clone(config));
     let accepted = async {
         tcp.readable().await?;
         place.spoke();

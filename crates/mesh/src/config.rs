@@ -86,6 +86,9 @@ pub struct Limits {
     /// Bytes that may wait in the queue to one peer: at least the longest frame.
     #[serde(skip)]
     pub queue_bytes_max: usize,
+    /// Connections for HTTP that one peer may have made to this node. The acceptor closes others.
+    #[serde(skip)]
+    pub http_per_peer_max: usize,
     /// Events of all peers that may wait for their reader.
     #[serde(skip)]
     pub events_max: usize,
@@ -109,6 +112,7 @@ impl Default for Limits {
             backoff_max: Duration::from_secs(5),
             queue_messages_max: 16 << 10,
             queue_bytes_max: 8 << 20,
+            http_per_peer_max: 256,
             events_max: 256,
             members_interval: Duration::from_mins(1),
             // A host may take this long to restart. To dial it in vain for longer costs more than it gains.
@@ -161,6 +165,7 @@ impl Limits {
             ("backoff_max", self.backoff_max < self.backoff_min),
             ("queue_messages_max", self.queue_messages_max == 0),
             ("queue_bytes_max", self.queue_bytes_max < FRAME_LEN_MAX),
+            ("http_per_peer_max", self.http_per_peer_max == 0),
             ("events_max", self.events_max == 0),
             ("unidentified_max", self.unidentified_max == 0),
             ("unidentified_per_address_max", self.unidentified_per_address_max == 0),

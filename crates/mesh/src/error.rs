@@ -44,6 +44,18 @@ pub enum LinkError {
     /// Too many connections were unidentified. This one was closed to make room for a newer one.
     #[error("too many unidentified connections: the node closed this one to accept a newer one")]
     CrowdedOut,
+    /// This node or the peer is no agent. HTTP is only between agents.
+    #[error("{0} is not an agent")]
+    NotAnAgent(NodeName),
+    /// The peer did not select the protocol for HTTP.
+    #[error("the peer does not support HTTP between agents: its version is older")]
+    NoHttp,
+    /// This process handles no HTTP of agents.
+    #[error("this node takes no HTTP connections")]
+    NoHttpHandler,
+    /// The peer has too many HTTP connections, or too many wait for the handler.
+    #[error("too many HTTP connections")]
+    HttpFull,
     /// The peer's first message was not a hello.
     #[error("the peer did not begin with a hello")]
     NoHello,
@@ -102,6 +114,10 @@ impl LinkError {
             Self::NoIntroduction => "no_introduction",
             Self::HandshakeTimeout => "handshake_timeout",
             Self::CrowdedOut => "crowded_out",
+            Self::NotAnAgent(_) => "not_an_agent",
+            Self::NoHttp => "no_http",
+            Self::NoHttpHandler => "no_http_handler",
+            Self::HttpFull => "http_full",
             Self::NoHello => "no_hello",
             Self::SecondHello => "second_hello",
             Self::FalseName(_) => "false_name",

@@ -1,4 +1,6 @@
 //! Establishes a link over a TCP connection: TLS, identification of the peer, and the hellos.
+//!
+//! TLS selects whether an accepted connection is a link or for HTTP.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,15 +38,23 @@ pub(crate) async fn dial(shared: &MeshShared, peer: &PeerEntry) -> Result<Establ
     say_hello(shared, found).await
 }
 
-/// Identifies the node that has connected. Returns its name, and its entry if this node has one and waits for its
-/// links.
-pub(crate) async fn accept(
+/// Identifies the node that has connected. Returns its entry, if this node has one.
+pub(crate) async fn identify(
     shared: &MeshShared,
     tcp: TcpStream,
     place: &UnidentifiedPlace,
-) -> Result<(NodeName, Option<Arc<PeerEntry>>, Established), LinkError> {
-    let found = watari_link::accept(tcp, &shared.identity, place).await?;
+) -> Result<(Peer, Option<Arc<PeerEntry>>), LinkError> {
+    let found = watari_link::accept_with(tcp, shared.http.server_config(), place).await?;
     let known = may_come(shared, &found.node, &found.roles)?;
+    Ok((found, known))
+}
+
+/// Exchanges hellos with an identified node. Returns its name, and its entry if this node waits for its links.
+pub(crate) async fn accept(
+    shared: &MeshShared,
+    found: Peer,
+    known: Option<Arc<PeerEntry>>,
+) -> Result<(NodeName, Option<Arc<PeerEntry>>, Established), LinkError> {
     let name = found.node.clone();
     let established = say_hello(shared, found).await?;
     let known = known.filter(|_| !shared.dials(&name));

@@ -15,8 +15,11 @@
 //!
 //! A node sends messages to itself in the same way, without a link.
 //!
+//! Beside the links, agents connect to each other for HTTP, over the same port (`http`, `http_setup`, `http_stream`).
+//! TLS selects the protocol. The mesh identifies the peers of these connections and ends them. It does not read them.
+//!
 //! `shared` holds the peers and the members, and imports no task. The tasks import it: `accept`, `dial`, `hello`,
-//! `introduce`, `link`, `membership`.
+//! `http`, `introduce`, `link`, `membership`.
 //!
 //! Delivery is at most once and in order within one link. There are no retries: after [`Event::Down`] it is unknown how
 //! many of the sent messages arrived. This crate decides nothing about connections.
@@ -28,6 +31,9 @@ mod dial;
 mod error;
 mod event;
 mod hello;
+mod http;
+mod http_setup;
+mod http_stream;
 mod inbox;
 mod introduce;
 mod link;
@@ -55,9 +61,11 @@ use watari_wire::{Hello, Message};
 pub use config::{Config, Join, Limits, Peer, StartError};
 pub use error::LinkError;
 pub use event::{Event, SendError};
+pub use http_stream::{HttpConnection, HttpStream};
 pub use members::{OrderError, Source};
 pub use peer::PeerStatus;
 
+use http_setup::HttpSetup;
 use members::{Members, Now};
 use membership::{Ending, REMOVAL_MAX};
 use metrics::{DropReason, Metrics};
@@ -111,6 +119,7 @@ impl Mesh {
             legs: watch::Sender::default(),
             is_open,
             hello,
+            http: HttpSetup::new(&config.identity),
             identity: config.identity,
             roles: config.roles,
             limits: config.limits,
@@ -148,6 +157,19 @@ impl Mesh {
                 SendError::BadLength(_) => DropReason::BadLength,
             });
         })
+    }
+
+    /// Connects to another agent for HTTP. The agent closes the connection if no process of it handles HTTP, or if it
+    /// has too many connections. If so, this node notices it at its first read.
+    pub async fn dial_http(&self, node: &NodeName) -> Result<HttpStream, LinkError> {
+        http::dial(&self.shared, node).await
+    }
+
+    /// The connections for HTTP that other agents make to this one from now on, instead of the previous receiver. At
+    /// most `waiting_max` wait in the receiver. Without a receiver, and while it is full, this node closes new
+    /// connections.
+    pub fn http_connections(&self, waiting_max: usize) -> mpsc::Receiver<HttpConnection> {
+        self.shared.http.handle(waiting_max)
     }
 
     /// Whether a link to `peer` is up, or `peer` is this node with several roles.

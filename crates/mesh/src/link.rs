@@ -46,7 +46,7 @@ pub(crate) async fn run(shared: &Arc<MeshShared>, peer: &PeerEntry, established:
 }
 
 /// Prefers an order of this node over the error on the link as the reason.
-fn why_ended(shared: &MeshShared, peer: &PeerEntry, seen: LinkError) -> LinkError {
+pub(crate) fn why_ended(shared: &MeshShared, peer: &PeerEntry, seen: LinkError) -> LinkError {
     if shared.shutdown.is_cancelled() {
         LinkError::Shutdown
     } else if peer.is_expelled() {

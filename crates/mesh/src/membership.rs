@@ -113,7 +113,7 @@ impl MeshShared {
         if let Some(known) = self.peer(&peer.name) {
             return known.set_address(peer.address);
         }
-        let entry = Arc::new(PeerEntry::new(peer, &self.shutdown));
+        let entry = Arc::new(PeerEntry::new(peer, &self.limits, &self.shutdown));
         self.peers.write().unwrap_or_else(PoisonError::into_inner).insert(entry.name.clone(), Arc::clone(&entry));
         if self.dials(&entry.name) {
             self.tasks.spawn(dial::run(Arc::clone(self), entry));

@@ -7,9 +7,11 @@ use prometheus_client::registry::Registry;
 use watari_wire::MessageKind;
 
 use crate::LinkError;
+use crate::http_stream::CountedConnection;
 use crate::members::Source;
 
 type ByLabel = Family<[(&'static str, &'static str); 1], Counter>;
+type GaugeByLabel = Family<[(&'static str, &'static str); 1], Gauge>;
 
 pub(crate) struct Metrics {
     pub(crate) links_up: Gauge,
@@ -19,7 +21,9 @@ pub(crate) struct Metrics {
     messages_received: ByLabel,
     messages_dropped: ByLabel,
     pub(crate) evicted: Gauge,
-    members: Family<[(&'static str, &'static str); 1], Gauge>,
+    members: GaugeByLabel,
+    http_connections: GaugeByLabel,
+    http_dials_failed: ByLabel,
     links_ended: ByLabel,
     attempts_failed: ByLabel,
     connections_refused: ByLabel,
@@ -67,10 +71,19 @@ impl Metrics {
         registry.register("evicted", "Nodes that are evicted from the cluster", evicted.clone());
         let members = Family::default();
         registry.register("members", "Other nodes that are members, by source", members.clone());
+        let http_connections = Family::default();
+        let help = "Open connections for HTTP between agents, by their direction";
+        registry.register("http_connections", help, http_connections.clone());
         Self {
             links_up,
             evicted,
             members,
+            http_connections,
+            http_dials_failed: family(
+                registry,
+                "http_dials_failed",
+                "Connections for HTTP to agents that could not be established, by reason",
+            ),
             bytes_sent: counter(registry, "bytes_sent", "Bytes of frames sent to peers"),
             bytes_received: counter(registry, "bytes_received", "Bytes of frames received from peers"),
             messages_sent: family(registry, "messages_sent", "Messages queued for peers, by kind"),
@@ -108,6 +121,22 @@ impl Metrics {
 
     pub(crate) fn attempt_failed(&self, reason: &LinkError) {
         self.attempts_failed.get_or_create(&[("reason", reason.label())]).inc();
+    }
+
+    pub(crate) fn http_accepted(&self) -> CountedConnection {
+        self.http_connection("accepted")
+    }
+
+    pub(crate) fn http_dialed(&self) -> CountedConnection {
+        self.http_connection("dialed")
+    }
+
+    pub(crate) fn http_dial_failed(&self, reason: &LinkError) {
+        self.http_dials_failed.get_or_create(&[("reason", reason.label())]).inc();
+    }
+
+    fn http_connection(&self, direction: &'static str) -> CountedConnection {
+        CountedConnection::new(self.http_connections.get_or_create(&[("direction", direction)]).clone())
     }
 
     pub(crate) fn connection_refused(&self, reason: &'static str) {

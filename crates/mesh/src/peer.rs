@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, watch};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use watari_values::{NodeName, Role};
 
-use crate::config::Peer;
+use crate::config::{Limits, Peer};
 use crate::error::LinkError;
 use crate::members::Source;
 use crate::outbox::Outbox;
@@ -45,6 +45,8 @@ pub(crate) struct PeerEntry {
     pub(crate) end: CancellationToken,
     /// Notified when the peer has introduced itself, so that the pause before the next dial can end.
     pub(crate) dial: Notify,
+    /// Places for accepted connections for HTTP.
+    pub(crate) http: Arc<Semaphore>,
     /// Set when the peer is evicted. Its messages are ignored from then on.
     expelled: AtomicBool,
     state: Mutex<PeerState>,
@@ -84,12 +86,13 @@ pub(crate) struct Claim<'a> {
 }
 
 impl PeerEntry {
-    pub(crate) fn new(peer: Peer, shutdown: &CancellationToken) -> Self {
+    pub(crate) fn new(peer: Peer, limits: &Limits, shutdown: &CancellationToken) -> Self {
         Self {
             name: peer.name,
             counters: Counters::default(),
             end: shutdown.child_token(),
             dial: Notify::new(),
+            http: Arc::new(Semaphore::new(limits.http_per_peer_max)),
             expelled: AtomicBool::new(false),
             state: Mutex::new(PeerState { address: peer.address, link: None, last_error: None }),
             newest: watch::Sender::new(0),
@@ -108,7 +111,7 @@ impl PeerEntry {
         Claim { number, newest, _turn: self.turn.lock().await }
     }
 
-    /// Ends the peer's link. Its messages are ignored from now on.
+    /// Ends the peer's link and its connections for HTTP. Its messages are ignored from now on.
     pub(crate) fn expel(&self) {
         self.expelled.store(true, Ordering::Release);
         self.end.cancel();

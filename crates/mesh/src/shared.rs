@@ -13,6 +13,7 @@ use watari_wire::{Hello, Message};
 
 use crate::config::Limits;
 use crate::event::{Event, SendError};
+use crate::http_setup::HttpSetup;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
@@ -25,6 +26,7 @@ pub(crate) type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
 /// The state that all tasks of a mesh share.
 pub(crate) struct MeshShared {
     pub(crate) identity: Identity,
+    pub(crate) http: HttpSetup,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) hello: Hello,
     /// Determines the peers. A task that locks both locks this first.

@@ -4,6 +4,7 @@ use ipnet::IpNet;
 
 use crate::admit::auth::AuthConfig;
 use crate::admit::clients::ClientLimits;
+use crate::cache::handle::CacheHandle;
 use crate::observe::access_log::AccessLog;
 use crate::pool::PoolConfig;
 use crate::respond::compress::Compression;
@@ -29,6 +30,8 @@ pub struct Config {
     pub error_pages: ErrorPages,
     /// Which responses are compressed. `None`: none are.
     pub compression: Option<Compression>,
+    /// The cache of routes that have one. It outlives a reload.
+    pub cache: CacheHandle,
 }
 
 impl Config {
@@ -43,6 +46,7 @@ impl Config {
             trusted_proxies: Vec::new(),
             error_pages: ErrorPages::default(),
             compression: None,
+            cache: CacheHandle::default(),
         }
     }
 }

@@ -30,6 +30,7 @@
 //! ```text
 //!  proxy, config, operate   the steps of a request; settings; status and orders of operators
 //!  respond                  responses to failed requests, error pages, compression
+//!  cache                    responses from the store, and responses of origins into the store
 //!  transfer                 a running response continues at another origin
 //!  pool                     the origins of a pool, their health, the choice among them, the exchange with one
 //!  route                    which pool gets a request, and how its head changes
@@ -40,6 +41,7 @@
 //! ```
 
 mod admit;
+mod cache;
 mod config;
 mod exchange;
 mod observe;
@@ -52,12 +54,16 @@ mod transfer;
 mod transport;
 
 pub use watari_admission::{InvalidPattern, Limits as QueueLimits, Pattern, QueueSettings, RateLimit, Rule};
+pub use watari_cache::{KeyRules, Lifetimes, Purge, QueryRule, Rules as CacheRules};
 pub use watari_handover::governor::{Damping, Metric, Settings as Governor, Slow, Unequal};
 pub use watari_handover::{Equality, TransferConditions};
 
 pub use crate::admit::access::Access;
 pub use crate::admit::auth::{AuthConfig, AuthUrl, InvalidAuthUrl};
 pub use crate::admit::clients::ClientLimits;
+pub use crate::cache::handle::{CacheClosed, CacheHandle, KnownPurges};
+pub use crate::cache::owners::{AgentStream, Owners, refusal as refusal_of_owner};
+pub use crate::cache::response_cache::{CacheState, ResponseCache};
 pub use crate::config::Config;
 pub use crate::exchange::address::{InvalidOrigin, OriginAddress};
 pub use crate::exchange::client::Client;
@@ -75,6 +81,7 @@ pub use crate::pool::{Handover, PoolConfig};
 pub use crate::proxy::Proxy;
 pub use crate::respond::compress::Compression;
 pub use crate::respond::error_pages::{ErrorPage, ErrorPages, InvalidStatuses, Statuses};
+pub use crate::route::cache::RouteCache;
 pub use crate::route::policy::{Balance, HashKey, InvalidHashKey, RetryOn};
 pub use crate::route::redirect::{InvalidRedirect, Redirect};
 pub use crate::route::routes::{Destination, HostPattern, InvalidHost, InvalidPath, PathPrefix, Route};

@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
-use http::header::EXPECT;
+use http::header::{EXPECT, HOST};
 use http::request::Parts;
-use http::uri::PathAndQuery;
+use http::uri::{self, PathAndQuery};
 use http::{Method, Response};
 use http_body::Body as _;
 use watari_body::{Body, BoxedRequest};
@@ -13,6 +13,10 @@ use watari_body::{Body, BoxedRequest};
 use crate::admit::clients::Clients;
 use crate::admit::forwarded::TrustedProxies;
 use crate::admit::request_guards::RequestGuards;
+use crate::cache::handle::CacheHandle;
+use crate::cache::owners::{self, AskedTerms};
+use crate::cache::stage::{Stage, unsafe_request};
+use crate::cache::upstream::Upstream;
 use crate::config::Config;
 use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
@@ -42,6 +46,8 @@ pub struct Proxy {
     clients: Arc<Clients>,
     access_log: Option<AccessLog>,
     shape: Shape,
+    /// For routes that have a cache.
+    cache: CacheHandle,
     metrics: Metrics,
     /// The source of transfer ids.
     begun: Arc<AtomicU64>,
@@ -98,6 +104,7 @@ impl Proxy {
             clients,
             access_log: config.access_log,
             shape: Shape::new(config.error_pages, config.compression),
+            cache: config.cache,
             metrics,
             begun,
         })
@@ -114,6 +121,11 @@ impl Proxy {
     /// The metrics that this proxy updates.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The cache of routes that have one.
+    pub fn cache(&self) -> &CacheHandle {
+        &self.cache
     }
 
     /// Opens the access log again. New lines go to the new file. Blocks until the file is open.
@@ -218,9 +230,76 @@ impl Proxy {
         if let Some(answer) = self.ask_authority(route, &mut request.head, client).await? {
             return Ok(self.shape.answer(answer));
         }
-        kept.place = transfers.pool().enter(host, path, self.clients.network(client)).await?;
-        let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+        let network = self.clients.network(client);
+        let upstream = || Upstream {
+            transfers: Arc::clone(transfers),
+            client: client.clone(),
+            host: host.to_owned(),
+            path: path.to_owned(),
+            network,
+            asks_owners: true,
+        };
+        let stage = self.stage(route, facts.host, trace, upstream);
+        let around = stage.as_ref().and_then(|stage| stage.goes_around(&request));
+        if let (Some(stage), None) = (&stage, around) {
+            // Boxed: this large future would enlarge the future of every request.
+            return Ok(self.shape.answer(Box::pin(stage.respond(*request.head)).await?));
+        }
+        let unsafe_request = stage.as_ref().and_then(|_| unsafe_request(&request.head));
+        kept.place = transfers.pool().enter(host, path, network).await?;
+        let mut response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+        if let (Some(stage), Some(why)) = (&stage, around) {
+            response = stage.passed(response, why);
+            if let Some(request) = &unsafe_request {
+                stage.invalidate(request, &response);
+            }
+        }
         Ok(self.shape.answer(response))
+    }
+
+    /// The request at the route's cache, if it has one.
+    fn stage(
+        &self,
+        route: &Route,
+        host: &uri::Authority,
+        trace: &Arc<RequestTrace>,
+        upstream: impl FnOnce() -> Upstream,
+    ) -> Option<Stage> {
+        let (route, cache) = (route.cache.as_ref()?, self.cache.get()?);
+        Some(Stage::new(cache, route, upstream(), host, trace))
+    }
+
+    /// The response to a request of another agent, for whose key this agent is the owner.
+    pub async fn respond_to_agent(&self, mut head: Parts) -> Response<Body> {
+        match self.answer_agent(&mut head) {
+            Some(stage) => match stage.respond(head).await {
+                Ok(response) => response,
+                Err(failure) => self.shape.failure(&failure),
+            },
+            None => owners::refusal(),
+        }
+    }
+
+    /// The request of another agent at the cache of its route. `None`: this agent does not answer.
+    fn answer_agent(&self, head: &mut Parts) -> Option<Stage> {
+        let AskedTerms { route: fingerprint, client, purges } = AskedTerms::take(&mut head.headers)?;
+        let host = uri::Authority::try_from(head.headers.get(HOST)?.as_bytes()).ok()?;
+        let path = path::plain(head.uri.path()).ok()?;
+        let route = self.routes.find(host.host(), &path).ok()?;
+        let Destination::Pool(pool) = &route.to else { return None };
+        let (settings, cache) = (route.cache.as_ref()?, self.cache.get()?);
+        if !settings.is_shared || settings.fingerprint() != fingerprint || !cache.knows_all(&purges) {
+            return None;
+        }
+        let upstream = Upstream {
+            transfers: Arc::clone(self.pools.get(*pool)?),
+            network: self.clients.network(&client),
+            client,
+            host: host.host().to_owned(),
+            path: path.into_owned(),
+            asks_owners: false,
+        };
+        Some(Stage::new(cache, settings, upstream, &host, &Arc::default()))
     }
 
     /// The response of the route's authority, if it is for the client.

@@ -3,6 +3,7 @@
 //!
 //! Imports from `admit` (access lists) and `exchange`.
 
+pub(crate) mod cache;
 pub(crate) mod path;
 pub(crate) mod policy;
 pub(crate) mod redirect;

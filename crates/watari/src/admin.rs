@@ -5,6 +5,7 @@
 
 mod addresses;
 mod as_text;
+mod cache;
 mod client;
 mod origins;
 mod server;
@@ -20,6 +21,7 @@ use watari_values::{ConnectionId, NodeName};
 use crate::config::Change;
 
 pub(crate) use addresses::AddressEntry;
+pub(crate) use cache::{Cache, Purged};
 pub(crate) use client::{AskError, ask};
 pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
 pub(crate) use server::{BindError, Handle, Server, missing_directory, require_directory};
@@ -55,6 +57,10 @@ pub(crate) enum Topic {
         #[serde(with = "as_text::option")]
         origin: Option<OriginAddress>,
     },
+    /// The response cache of an agent. Answer: [`Cache`].
+    Cache,
+    /// All agents purge stored responses. An order for an agent. Answer: [`Answer::Done`].
+    Purge { purge: Purged },
     /// A dispatcher moves a connection to another agent. Answer: [`Answer::Done`] when the dispatcher has asked the
     /// owner. [`Topic::Connections`] shows whether the connection moves.
     Move {
@@ -108,6 +114,7 @@ pub(crate) enum Answer {
     Connections(Vec<Connection>),
     Sessions(Sessions),
     Origins(Vec<Pool>),
+    Cache(Cache),
     Addresses(Vec<AddressEntry>),
     Reloaded(Reloaded),
     Upgraded(Upgraded),

@@ -47,6 +47,7 @@ pub(crate) use file::ConfigError;
 pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use model::{Config, Dispatcher, Log};
 pub(crate) use outline::Change;
+pub(crate) use proxy::CacheStore;
 pub(crate) use raw::{DEFAULT_ADMIN, LogFormat};
 pub(crate) use schema::schema;
 

@@ -1,5 +1,6 @@
 //! A running node: its listeners, mesh, roles, administration and metrics.
 
+mod cache;
 mod drain;
 mod error;
 pub(crate) mod expiry;
@@ -32,11 +33,12 @@ use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh};
 use watari_values::{NodeName, Role};
 
-use crate::config::{self, Config, Loaded, SiteMetrics};
+use crate::config::{self, Config, Loaded, LoadedAgent, SiteMetrics};
 use crate::logging::Level;
 use crate::metrics_server;
 use crate::process::{self, EndSignal, EndSignals, RequestSignal};
 use crate::redirect::Redirects;
+use cache::NodeCache;
 pub(crate) use error::NodeError;
 use error::starting;
 use expiry::Expiry;
@@ -131,6 +133,7 @@ struct Node {
     multipath: Option<Multipath>,
     reloader: Arc<Reloader>,
     predecessor: Arc<Predecessor>,
+    cache: Arc<NodeCache>,
     shutdown: CancellationToken,
 }
 
@@ -163,21 +166,13 @@ impl Node {
         };
         let (mesh, events, links) = Mesh::prepare(mesh_config, &mut registry, unlink.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
-        let running = Roles {
-            dispatcher: match &config.dispatcher {
-                Some(config) => Some(start.dispatcher(config)?),
-                None => None,
-            },
-            agent: match (&config.agent, &loaded.agent, listeners.legs) {
-                (Some(agent), Some(loaded), Some(legs)) => {
-                    let (sharing, settings) = (agent.sharing.clone(), loaded.settings.clone());
-                    let (name, has_predecessor) = (name.clone(), before.is_some());
-                    let config = watari_agent::Config { name, settings, sharing, has_predecessor };
-                    Some(start.agent(config, (agent.threads, legs))?)
-                }
-                _ => None,
-            },
-        };
+        let running = start.roles(&config, loaded.agent.as_ref(), listeners.legs.take(), before.is_some())?;
+        let cache = Arc::new(NodeCache::new(
+            site.clone(),
+            running.agent.clone().map(|agent| (agent, mesh.clone())),
+            unlink.clone(),
+        ));
+        cache.open_if_needed(&config)?;
         let redirects_max = files::redirects_max(process::raise_file_limit());
         let redirects = Redirects::new(redirects_max, start.registry, unlink.clone());
         if let Some(dispatcher) = &config.dispatcher {
@@ -200,7 +195,8 @@ impl Node {
         }
         let (name, mesh_address, fixed) = (name.to_string(), config.node.mesh, Fixed::of(&config));
         let parts = (mesh.clone(), running.clone());
-        let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
+        let reloader =
+            Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry), cache.clone()));
         let watcher = reloader.clone();
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { watcher.watch_certificates().await }));
         let watcher = reloader.clone();
@@ -217,6 +213,7 @@ impl Node {
             fixed,
             reloader: reloader.clone(),
             predecessor: predecessor.clone(),
+            cache: cache.clone(),
         });
         let answer = move |topic| {
             let view = view.clone();
@@ -240,7 +237,7 @@ impl Node {
         if let Some(before) = before {
             before.serves(&running).await;
         }
-        Ok(Self { mesh, admin, running, addresses, multipath, reloader, predecessor, shutdown })
+        Ok(Self { mesh, admin, running, addresses, multipath, reloader, predecessor, cache, shutdown })
     }
 
     /// Ends the node after a successor has taken over. What could not pass goes on to its end, for the drain timeout at
@@ -317,7 +314,7 @@ impl Node {
                 agent.flush().await;
             }
         };
-        let stopped = async { tokio::join!(self.mesh.stopped(), self.admin, flushed) };
+        let stopped = async { tokio::join!(self.mesh.stopped(), self.admin, flushed, self.cache.closed()) };
         if timeout(STOP_MAX, stopped).await.is_err() {
             tracing::warn!("ended before all queued messages were sent");
         }
@@ -332,6 +329,26 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    fn roles(
+        &mut self,
+        config: &Config,
+        loaded: Option<&LoadedAgent>,
+        legs: Option<TcpListener>,
+        has_predecessor: bool,
+    ) -> Result<Roles, NodeError> {
+        let dispatcher = config.dispatcher.as_ref().map(|config| self.dispatcher(config)).transpose()?;
+        let agent = match (&config.agent, loaded, legs) {
+            (Some(agent), Some(loaded), Some(legs)) => {
+                let (sharing, settings) = (agent.sharing.clone(), loaded.settings.clone());
+                let name = config.node.name.value.clone();
+                let config = watari_agent::Config { name, settings, sharing, has_predecessor };
+                Some(self.agent(config, (agent.threads, legs))?)
+            }
+            _ => None,
+        };
+        Ok(Roles { dispatcher, agent })
+    }
+
     fn dispatcher(&mut self, config: &config::Dispatcher) -> Result<Dispatcher, NodeError> {
         let (mesh, threads) = (self.mesh.clone(), config.threads);
         let started = Dispatcher::start(config.config.clone(), threads, mesh, self.registry, self.shutdown);

@@ -139,6 +139,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(request, key)| Message::from(SessionMessage::Spend(SessionSpend { request, key }))),
         (any::<u64>(), any::<bool>())
             .prop_map(|(request, granted)| Message::from(SessionMessage::Spent(SessionSpent { request, granted }))),
+        purges_message().prop_map(|message| Message::from(AgentToAgent::Purges(message))),
         takeover_message().prop_map(Message::from),
         change_message(),
     ]
@@ -319,6 +320,23 @@ fn kept_sessions() -> impl Strategy<Value = Vec<KeptSession>> {
     let kept = (session_key(), secret(), any::<u32>(), node_name());
     let kept = kept.prop_map(|(key, session, expires_in_s, issuer)| KeptSession { key, session, expires_in_s, issuer });
     vec(kept, 0..3)
+}
+
+fn purges_message() -> impl Strategy<Value = PurgesMessage> {
+    let id = || any::<[u64; 2]>().prop_map(|[incarnation, number]| PurgeNumber { incarnation, number });
+    let scope = prop_oneof![
+        Just(PurgeScope::Everything),
+        any::<String>().prop_map(PurgeScope::Url),
+        any::<String>().prop_map(PurgeScope::Prefix),
+        any::<String>().prop_map(PurgeScope::Group),
+        any::<String>().prop_map(PurgeScope::HostGroup),
+    ];
+    let purge = (id(), scope).prop_map(|(id, scope)| OrderedPurge { id, scope });
+    (any::<u64>(), vec(id(), 0..5), vec(purge, 0..5)).prop_map(|(generation, folded, purges)| PurgesMessage {
+        generation,
+        folded,
+        purges,
+    })
 }
 
 fn session_key() -> impl Strategy<Value = SessionKey> {

@@ -6,8 +6,8 @@ use watari_values::TlsInfo;
 
 use crate::message::{
     Advert, AgentToAgent, AgentToDispatcher, AnchoredContent, DispatcherToDispatcher, KeptSession, LegKey, Message,
-    Prepare, PrepareRest, ResponseRest, Rest, SessionMessage, Ship, ShipInResponse, StatePart, TakeComing,
-    TakeoverMessage, TicketSeed,
+    Prepare, PrepareRest, PurgeScope, PurgesMessage, ResponseRest, Rest, SessionMessage, Ship, ShipInResponse,
+    StatePart, TakeComing, TakeoverMessage, TicketSeed,
 };
 
 /// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
@@ -50,6 +50,12 @@ pub const TICKET_SECRET_LEN: usize = 32;
 pub const SESSIONS_MAX: usize = 16;
 /// Bytes of a session. One with a chain of client certificates takes some KiB.
 pub const SESSION_LEN_MAX: usize = 16 << 10;
+/// Purges in one message. With the longest texts, they fit into a frame.
+pub const PURGES_MAX: usize = 128;
+/// Bytes of the text of a purge.
+pub const PURGE_TEXT_LEN_MAX: usize = 8 << 10;
+/// Processes in one message of which the sender has folded purges.
+pub const FOLDED_PURGES_MAX: usize = 1024;
 /// Connections in one message that they are about to change their dispatcher.
 pub const FLOWS_MAX: usize = 256;
 /// Bytes of the state of a connection that changes its dispatcher: its two queues of TCP, and what waits in the
@@ -125,6 +131,7 @@ impl AgentToAgent {
             Self::Anchored(anchored) => check_anchored(&anchored.content),
             Self::Prepared(_) | Self::TicketSeedWanted(_) => Ok(()),
             Self::Session(message) => message.check_bounds(),
+            Self::Purges(message) => check_purges(message),
         }
     }
 }
@@ -189,6 +196,17 @@ fn check_seeds(seeds: &[TicketSeed]) -> Result<(), BadLength> {
 fn check_sessions(sessions: &[KeptSession]) -> Result<(), BadLength> {
     at_most("sessions", sessions.len(), SESSIONS_MAX)?;
     sessions.iter().try_for_each(|kept| at_most("session", kept.session.as_slice().len(), SESSION_LEN_MAX))
+}
+
+fn check_purges(message: &PurgesMessage) -> Result<(), BadLength> {
+    at_most("folded", message.folded.len(), FOLDED_PURGES_MAX)?;
+    at_most("purges", message.purges.len(), PURGES_MAX)?;
+    message.purges.iter().try_for_each(|purge| match &purge.scope {
+        PurgeScope::Everything => Ok(()),
+        PurgeScope::Url(text) | PurgeScope::Prefix(text) | PurgeScope::Group(text) | PurgeScope::HostGroup(text) => {
+            at_most("text", text.len(), PURGE_TEXT_LEN_MAX)
+        }
+    })
 }
 
 fn check_tls(tls: &TlsInfo) -> Result<(), BadLength> {

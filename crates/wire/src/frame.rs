@@ -46,7 +46,7 @@ const HEAD_LEN: usize = LEN_LEN + 2;
 pub enum Frame {
     /// A message about the link.
     Link(LinkMessage),
-    /// A message about connections, sessions or service addresses.
+    /// A message about connections, sessions, purges or service addresses.
     Message(Message),
     /// A message that this build does not support. It is skipped, and answered with [`LinkMessage::Unsupported`].
     Unknown {
@@ -177,6 +177,7 @@ fn write_between_agents<F: Flavor>(message: &AgentToAgent, to: F) -> F::Output {
         AgentToAgent::Session(SessionMessage::Found(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spend(body)) => write(body, to),
         AgentToAgent::Session(SessionMessage::Spent(body)) => write(body, to),
+        AgentToAgent::Purges(body) => write(body, to),
     }
 }
 
@@ -313,6 +314,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Taken => DispatcherToDispatcher::Taken(exactly(number, body)?).into(),
         MessageKind::TakeComing => DispatcherToDispatcher::TakeComing(exactly(number, body)?).into(),
         MessageKind::Steering => DispatcherToDispatcher::Steering(exactly(number, body)?).into(),
+        MessageKind::Purges => AgentToAgent::Purges(exactly(number, body)?).into(),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

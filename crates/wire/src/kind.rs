@@ -110,11 +110,13 @@ pub enum MessageKind {
     Steering = 64,
     /// [`AgentToDispatcher::LegAttached`].
     LegAttached = 65,
+    /// [`AgentToAgent::Purges`].
+    Purges = 66,
 }
 
 impl MessageKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -165,6 +167,7 @@ impl MessageKind {
         Self::TakeComing,
         Self::Steering,
         Self::LegAttached,
+        Self::Purges,
     ];
 
     /// The kind with this number. `None`: this build has none.
@@ -225,6 +228,7 @@ impl MessageKind {
             Self::TakeComing => "take_coming",
             Self::Steering => "steering",
             Self::LegAttached => "leg_attached",
+            Self::Purges => "purges",
         }
     }
 }
@@ -288,6 +292,7 @@ impl AgentToAgent {
             Self::TicketSeeds(_) => MessageKind::TicketSeeds,
             Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,
             Self::Session(message) => message.kind(),
+            Self::Purges(_) => MessageKind::Purges,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The messages of the mesh between nodes about connections, sessions and service addresses, by sender and receiver.
+//! The messages of the mesh between nodes about connections, sessions, purges and service addresses, by sender and
+//! receiver.
 //!
 //! Offsets are byte counts of the connection's two streams, as the dispatcher relays them: *rx* from the client, *tx*
 //! to the client. D is the dispatcher, A the source and B the target of a move. See docs/internals/handoff.md for moves.
@@ -13,8 +14,9 @@ mod takeover;
 
 pub use agent_to_agent::{
     AgentToAgent, AnchoredContent, AnchoredEnd, AnchoredId, AnchoredMessage, AnchoredState, EpochSecret, KeptSession,
-    Prepare, PrepareRefusal, PrepareRest, Prepared, ResponsePart, ResponseRest, Rest, SessionFound, SessionGet,
-    SessionMessage, SessionPut, SessionSpend, SessionSpent, SessionStored, Ship, ShipInResponse, TicketSeed,
+    OrderedPurge, Prepare, PrepareRefusal, PrepareRest, Prepared, PurgeNumber, PurgeScope, PurgesMessage, ResponsePart,
+    ResponseRest, Rest, SessionFound, SessionGet, SessionMessage, SessionPut, SessionSpend, SessionSpent,
+    SessionStored, Ship, ShipInResponse, TicketSeed,
 };
 pub use agent_to_dispatcher::{
     AgentToDispatcher, Cancel, Established, Final, Held, LegDetached, LegKey, Propose, Refused, Stays,

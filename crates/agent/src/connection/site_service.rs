@@ -14,7 +14,6 @@ use watari_proxy::Client;
 use watari_values::SecretBytes;
 use watari_wire::{AnchoredState, ResponseRest};
 
-use super::date;
 use super::early_data::gate::Gate;
 use super::requests::{Requests, ResponseBody};
 use super::stalls::Stalls;
@@ -22,6 +21,7 @@ use super::tunnel::{Agreed, Tunnel};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::anchors::Anchors;
 use crate::handoff::source::ShippedResponse;
+use crate::node::date;
 
 /// Answers requests of one connection from the site.
 pub(super) struct SiteService {

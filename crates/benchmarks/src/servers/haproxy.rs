@@ -41,6 +41,25 @@ pub(crate) fn haproxy_proxy(site: &Site, clients: &Clients, origin: SocketAddr) 
     Server { service, processes: vec![process] }.ready(clients)
 }
 
+/// Terminates TLS of HTTP/1.1 and HTTP/2 before `inner`, which listens at `address`, over keep-alive connections.
+pub(super) fn haproxy_before(
+    site: &Site,
+    clients: &Clients,
+    inner: Process,
+    address: SocketAddr,
+) -> Result<Server, Failure> {
+    let (service, certificates) = (site.address()?, certificates(site)?);
+    let name = format!("haproxy-before-{}", address.ip());
+    let text = format!(
+        "global\n  maxconn 4000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
+         timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nlisten site\n  \
+         bind {service} ssl{certificates} alpn h2,http/1.1\n  http-reuse always\n  server inner {address}\n"
+    );
+    let config = site.write(&format!("{name}.cfg"), &text)?;
+    let process = Process::start(&name, "haproxy", &["-db", "-f", &config], site.path(&format!("{name}.log")))?;
+    Server { service, processes: vec![process, inner] }.ready(clients)
+}
+
 /// `HAProxy` that terminates TLS, with its configuration and log for another start.
 pub(crate) struct Haproxy {
     pub(crate) server: Server,

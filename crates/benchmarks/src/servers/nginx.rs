@@ -66,30 +66,62 @@ pub(crate) fn nginx_for_generators(site: &Site, clients: &Clients) -> Result<Ask
 
 /// Serves the files over HTTP and over HTTPS.
 pub(crate) fn nginx_as_origin(site: &Site, clients: &Clients) -> Result<(Server, SocketAddr), Failure> {
+    origin(site, clients, "nginx-origin", "")
+}
+
+/// Like [`nginx_as_origin`]. Caches may store the files for an hour.
+pub(crate) fn nginx_as_cacheable_origin(site: &Site, clients: &Clients) -> Result<(Server, SocketAddr), Failure> {
+    origin(site, clients, "nginx-cacheable-origin", "  expires 1h;\n")
+}
+
+fn origin(site: &Site, clients: &Clients, name: &str, more: &str) -> Result<(Server, SocketAddr), Failure> {
     let (service, plain) = (site.address()?, site.address()?);
     let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
     let http = format!(
         "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  \
-         ssl_protocols TLSv1.3;\n  server {{ listen {plain}; root {}; }}\n{hosts}}}\n",
+         ssl_protocols TLSv1.3;\n{more}  server {{ listen {plain}; root {}; }}\n{hosts}}}\n",
         site.root().display()
     );
-    Ok((start(site, "nginx-origin", service, "", &http)?.ready(clients)?, plain))
+    Ok((start(site, name, service, "", &http)?.ready(clients)?, plain))
 }
 
 /// Forwards HTTPS of HTTP/1.1 and HTTP/2 to `origin`, over keep-alive connections.
 pub(crate) fn nginx_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
+    proxy(site, clients, "nginx-proxy", origin, "", "")
+}
+
+/// Like [`nginx_proxy`]. Caches responses in files.
+pub(crate) fn nginx_cache(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
+    let files = format!(
+        "  proxy_cache_path {} levels=1:2 keys_zone=site:64m max_size=4g inactive=1h use_temp_path=off;\n",
+        site.path("nginx-cache").display()
+    );
+    let cache = " proxy_cache site; add_header X-Cache $upstream_cache_status;";
+    proxy(site, clients, "nginx-cache", origin, &files, cache)
+}
+
+/// `more` is for `http`, `of_location` is for each location.
+fn proxy(
+    site: &Site,
+    clients: &Clients,
+    name: &str,
+    origin: SocketAddr,
+    more: &str,
+    of_location: &str,
+) -> Result<Server, Failure> {
     let service = site.address()?;
     let headers = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
                 proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;";
     let forward = format!(
-        "location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; {headers} }}\n  }}"
+        "location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; \
+         {headers}{of_location} }}\n  }}"
     );
     let hosts: String = Key::ALL.map(|key| host(site, service, key).replace("  }", &forward)).concat();
     let http = format!(
         "http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  ssl_protocols TLSv1.3;\n  \
-         upstream origin {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n{hosts}}}\n"
+         upstream origin {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n{more}{hosts}}}\n"
     );
-    start(site, "nginx-proxy", service, "", &http)?.ready(clients)
+    start(site, name, service, "", &http)?.ready(clients)
 }
 
 /// Relays TCP to `backend`.

@@ -77,6 +77,17 @@ impl Watari {
         Self::start_as(site, clients, "forwarding", &[MOVED_FROM], shape)
     }
 
+    /// Like [`Watari::forwarding`], with `agents` agents, which get connections in turn, and keep them.
+    pub(crate) fn forwarding_in_turn(
+        site: &Site,
+        clients: &Clients,
+        proxy: String,
+        agents: usize,
+    ) -> Result<Self, Failure> {
+        let shape = Shape { bulk: "stay", all_have_keys: true, sessions: String::new(), proxy: Some(proxy) };
+        Self::start_as(site, clients, "in-turn", &["a1", "a2", "a3"][..agents], shape)
+    }
+
     /// A dispatcher and `agents` agents. They get connections in turn, keep them, and share sessions by `mode`.
     pub(crate) fn resuming(site: &Site, clients: &Clients, mode: &str, agents: usize) -> Result<Self, Failure> {
         let sessions = format!("[agent.sessions]\nmode = \"{mode}\"\ntickets = 1\n");

@@ -4,6 +4,7 @@
 
 mod admission;
 mod hostile;
+mod http;
 mod links;
 mod members;
 mod peers;

@@ -128,7 +128,20 @@ impl Node {
         join: Join,
         limits: Limits,
     ) -> Self {
-        let (address, roles) = (listener.local_addr().unwrap(), identity.roles().clone());
+        let roles = identity.roles().clone();
+        Self::start_as(roles, identity, listener, peers, join, limits)
+    }
+
+    /// A node with some of the roles that its certificate allows.
+    pub(crate) fn start_as(
+        roles: BTreeSet<Role>,
+        identity: Identity,
+        listener: TcpListener,
+        peers: &[(&str, SocketAddr)],
+        join: Join,
+        limits: Limits,
+    ) -> Self {
+        let address = listener.local_addr().unwrap();
         let peers = peers.iter().map(|(peer, address)| Peer { name: name(peer), address: *address }).collect();
         let (mut registry, shutdown) = (Registry::default(), CancellationToken::new());
         let config = Config { identity, roles, listener, peers, join, limits };

@@ -63,6 +63,9 @@ pub(crate) enum Failure {
     /// Authority's fault: its response neither allows nor denies the request.
     #[error("{0} answered the authorization request with {1}")]
     AuthAnswer(OriginAddress, StatusCode),
+    /// Origin's fault: the request of another client for the same resource has failed, and this one waited for it.
+    #[error("the request that this one waited for has failed")]
+    Collapsed(StatusCode),
     /// Origin's fault.
     #[error("cannot connect to {0}")]
     Connect(OriginAddress, #[source] io::Error),
@@ -146,6 +149,7 @@ impl Failure {
             Self::NoRoute(_) => "no_route",
             Self::NoOrigin => "no_origin",
             Self::Saturated(_) => "saturated",
+            Self::Collapsed(_) => "collapsed",
             Self::Connect(..) => "connect",
             Self::ConnectTimeout(_) => "connect_timeout",
             Self::Closed(..) => "closed",
@@ -186,6 +190,7 @@ impl Failure {
             | Self::QueueFull(_)
             | Self::Auth(_)
             | Self::AuthAnswer(..)
+            | Self::Collapsed(_)
             | Self::Saturated(_) => Outcome::Abandoned,
         }
     }
@@ -218,6 +223,7 @@ impl Failure {
             | Self::BadSwitch(..)
             | Self::NotSwitched(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout(_) | Self::ResponseTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Collapsed(status) => *status,
         }
     }
 

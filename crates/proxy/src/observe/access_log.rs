@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -55,6 +55,8 @@ pub(crate) struct RequestTrace {
     origin: Mutex<Option<OriginAddress>>,
     tries: AtomicU32,
     moves: AtomicU32,
+    /// How the cache handled it.
+    cache: OnceLock<&'static str>,
 }
 
 /// The file that the thread writes to from its next batch on, if it was opened again.
@@ -123,6 +125,7 @@ impl AccessLog {
             origin: None,
             tries: 0,
             moves: 0,
+            cache: None,
             ending: Ending::ClientLeft,
         };
         Record { log: self.clone(), line: Some(line), begun: Instant::now(), trace: Arc::clone(trace) }
@@ -165,6 +168,7 @@ impl Drop for Record {
         line.origin.clone_from(&self.trace.lock());
         line.tries = self.trace.tries.load(Ordering::Relaxed);
         line.moves = self.trace.moves.load(Ordering::Relaxed);
+        line.cache = self.trace.cache.get().copied();
         let Some(lines) = &self.log.0.lines else { return };
         if lines.try_send(Some(line)).is_err() {
             self.log.0.lost.inc();
@@ -183,6 +187,11 @@ impl RequestTrace {
     pub(crate) fn moves_to(&self, origin: &OriginAddress) {
         self.moves.fetch_add(1, Ordering::Relaxed);
         *self.lock() = Some(origin.clone());
+    }
+
+    /// Called once, when the cache has handled the request.
+    pub(crate) fn set_cache(&self, result: &'static str) {
+        let _ = self.cache.set(result);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OriginAddress>> {

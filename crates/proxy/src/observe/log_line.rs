@@ -62,6 +62,8 @@ pub(super) struct Line {
     pub(super) tries: u32,
     /// How often the response continued at another origin.
     pub(super) moves: u32,
+    /// How the cache handled it. `None`: its route has no cache.
+    pub(super) cache: Option<&'static str>,
     pub(super) ending: Ending,
 }
 
@@ -84,6 +86,8 @@ struct Json<'a> {
     origin: Option<String>,
     tries: u32,
     moves: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<&'static str>,
     ending: &'static str,
 }
 
@@ -130,6 +134,7 @@ impl Line {
             origin: self.origin.as_ref().map(ToString::to_string),
             tries: self.tries,
             moves: self.moves,
+            cache: self.cache,
             ending: self.ending.as_str(),
         };
         // Neither writing to a vector nor serializing a line can fail.
@@ -212,6 +217,7 @@ mod tests {
             duration: Duration::from_micros(1500),
             origin: Some("http://127.0.0.1:8080".parse().unwrap()),
             tries: 2,
+            cache: None,
             moves: 1,
             ending: Ending::Complete,
         }

@@ -320,6 +320,7 @@ pub(crate) struct OriginMetrics {
 }
 
 /// The counters of the bodies of one origin.
+#[derive(Clone, Default)]
 pub(crate) struct BodyCounters {
     /// Bodies that were not completed.
     pub(crate) cut: Counter,

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::admit::access::Access;
 use crate::exchange::failure::{NoRoute, Refusal};
+use crate::route::cache::RouteCache;
 use crate::route::path;
 use crate::route::redirect::Redirect;
 use crate::route::rules::Rules;
@@ -25,6 +27,8 @@ pub struct Route {
     pub auth: Option<usize>,
     /// The changes of heads.
     pub rules: Rules,
+    /// How responses are cached. `None`: they are not.
+    pub cache: Option<Arc<RouteCache>>,
 }
 
 /// The destination of requests.
@@ -80,7 +84,7 @@ impl Route {
     /// A route of all requests for `host` and `path` to one pool, without changes.
     pub fn to_pool(host: Option<HostPattern>, path: PathPrefix, pool: usize) -> Self {
         let (access, rules) = (Access::default(), Rules::default());
-        Self { host, path, to: Destination::Pool(pool), access, auth: None, rules }
+        Self { host, path, to: Destination::Pool(pool), access, auth: None, rules, cache: None }
     }
 
     fn is_for(&self, host: &str) -> bool {

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod balancing;
+mod cache;
 mod checks;
 mod common;
 mod compatibility;

@@ -49,6 +49,7 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
             | (Topic::Connections, Answer::Connections(_))
             | (Topic::Sessions, Answer::Sessions(_))
             | (Topic::Origins, Answer::Origins(_))
+            | (Topic::Cache, Answer::Cache(_))
             | (Topic::Addresses, Answer::Addresses(_))
             | (Topic::Reload, Answer::Reloaded(_))
             | (Topic::Upgrade { .. }, Answer::Upgraded(_))
@@ -61,6 +62,7 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
                     | Topic::RotateKeys
                     | Topic::DrainOrigin { .. }
                     | Topic::MoveTransfer { .. }
+                    | Topic::Purge { .. }
                     | Topic::Switch { .. },
                 Answer::Done
             )

@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Question, Topic, VERSION};
 
-/// The longest question, in bytes. The known ones take at most about 200.
-const QUESTION_LEN_MAX: u64 = 1024;
+/// The longest question, in bytes. The longest known one purges a URL of 8 KiB.
+const QUESTION_LEN_MAX: u64 = 16 * 1024;
 /// The limit for a whole exchange. An upgrade takes longest: a process starts, and gets all connections.
 const EXCHANGE_MAX: Duration = Duration::from_mins(2);
 /// Exchanges at the same time. Others wait in the socket's backlog.
@@ -281,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_question_is_answered_with_an_error() {
         let running = Running::start();
-        let long = [b'x'; QUESTION_LEN_MAX as usize + 1];
+        let long = vec![b'x'; QUESTION_LEN_MAX as usize + 1];
         let cases: [(&[u8], &str); 10] = [
             (b"\n", "does not support the question"),
             (b"{\"version\":1,\"topic\":\"moon\"}\n", "unknown variant `moon`"),

@@ -1,5 +1,6 @@
 //! `watari ctl`: questions and orders to a running node.
 
+mod cache;
 mod cells;
 mod drain;
 mod moving;
@@ -74,6 +75,9 @@ enum What {
         #[command(subcommand)]
         order: Option<origins::Order>,
     },
+    /// Show the response cache of an agent, and purge stored responses
+    #[command(subcommand)]
+    Cache(cache::Order),
     /// Show the service addresses of a dispatcher: who has them, since when, and why
     ///
     /// A node is active or standby for an address. It is asking while it tries to get the address, and leaving while it
@@ -237,6 +241,7 @@ impl Ctl {
             What::Sessions => node.show(Topic::Sessions).await,
             What::Origins { order: None } => node.show(Topic::Origins).await,
             What::Origins { order: Some(order) } => order.run(&node).await,
+            What::Cache(order) => order.run(&node).await,
             What::Connections => node.show(Topic::Connections).await,
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,

@@ -9,6 +9,7 @@ use watari_agent::{RedisServer, Settings, Sharing};
 use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
+use watari_proxy::CacheHandle;
 use watari_values::{NodeName, Role};
 
 use super::file::{At, ConfigError, ConfigFile, named};
@@ -40,12 +41,19 @@ pub(crate) struct LoadedAgent {
 pub(crate) struct SiteMetrics {
     files: watari_files::Metrics,
     proxy: watari_proxy::Metrics,
+    pub(crate) cache: CacheHandle,
+    pub(crate) cache_store: watari_cache_store::Metrics,
 }
 
 impl SiteMetrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let files = watari_files::Metrics::register(registry);
-        Self { files, proxy: watari_proxy::Metrics::register(registry) }
+        Self {
+            files,
+            proxy: watari_proxy::Metrics::register(registry),
+            cache: CacheHandle::register(registry),
+            cache_store: watari_cache_store::Metrics::register(registry),
+        }
     }
 }
 
@@ -231,9 +239,12 @@ impl Config {
     fn site(&self, site: &Site, metrics: &SiteMetrics) -> Result<Arc<watari_agent::Site>, ConfigError> {
         Ok(Arc::new(match site {
             Site::Files(root) => watari_agent::Site::Files(files(&self.file, root, metrics.files.clone())?),
-            Site::Proxy(proxy) => {
-                watari_agent::Site::Proxy(Box::new(proxy.load(&self.file, self.proxy_line(), &metrics.proxy)?))
-            }
+            Site::Proxy(proxy) => watari_agent::Site::Proxy(Box::new(proxy.load(
+                &self.file,
+                self.proxy_line(),
+                &metrics.proxy,
+                &metrics.cache,
+            )?)),
         }))
     }
 

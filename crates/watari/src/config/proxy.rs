@@ -1,5 +1,6 @@
 //! `[agent.proxy]`: pools of origins, and the routes to them.
 
+mod cache;
 mod gate;
 #[cfg(test)]
 mod guide;
@@ -12,10 +13,11 @@ use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
 use watari_proxy::{
-    Destination, Handover, HostPattern, HttpVersion, OriginAddress, OriginTls, PathPrefix, PoolConfig, QueueSettings,
-    Route, Transport,
+    CacheHandle, Destination, Handover, HostPattern, HttpVersion, OriginAddress, OriginTls, PathPrefix, PoolConfig,
+    QueueSettings, Route, Transport,
 };
 
+pub(crate) use self::cache::CacheStore;
 use self::gate::Gate;
 use self::policies::Policies;
 use self::shape::{Shape, StickyCookie};
@@ -30,6 +32,7 @@ use super::value::{Origin, ProxyProtocol};
 pub(crate) struct Proxy {
     pub(crate) pools: Vec<Pool>,
     pub(crate) routes: Vec<Route>,
+    pub(crate) cache: CacheStore,
     gate: Gate,
     shape: Shape,
 }
@@ -78,7 +81,8 @@ impl Check<'_> {
         let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
         let routes = self.routes(&raw.route, &names, raw.pool.last(), &mut gate);
         let shape = self.shape(&raw.trusted_proxies, &raw.error_pages, raw.intercept_errors.as_ref(), raw.compress);
-        Some(Proxy { pools: pools?, routes: routes?, gate, shape: shape? })
+        let cache = self.cache_store(&raw.cache);
+        Some(Proxy { pools: pools?, routes: routes?, cache, gate, shape: shape? })
     }
 
     fn only_pool(&self, origins: &Texts) -> Option<Pool> {
@@ -197,7 +201,17 @@ impl Check<'_> {
         let access = self.access(&raw.allow, &raw.deny);
         let auth = optional(raw.auth.as_ref(), |auth| self.auth(auth, gate));
         let rules = self.rules(&raw.request_headers, &raw.response_headers);
-        Some(Route { host: host?, path: path?, to: to?, access: access?, auth: auth?, rules: rules? })
+        let cache = optional(raw.cache.as_ref(), |setting| match (&setting.get_ref().0, &raw.pool) {
+            (Some(cache), Some(pool)) => {
+                let text = |text: &Option<Spanned<String>>| text.as_ref().map_or("", |text| text.get_ref()).to_owned();
+                let policy = [text(&raw.host), text(&raw.path), pool.get_ref().clone()].join(" ");
+                self.route_cache(cache, policy).map(Some)
+            }
+            (None, _) => Some(None),
+            (Some(_), None) => self.wrong(setting, "cache needs pool"),
+        });
+        let cache = cache?.flatten();
+        Some(Route { host: host?, path: path?, to: to?, access: access?, auth: auth?, rules: rules?, cache })
     }
 
     fn to_pool(&self, name: &Spanned<String>, pools: &[&str]) -> Option<Destination> {
@@ -217,8 +231,9 @@ impl Proxy {
         file: &ConfigFile,
         line: usize,
         metrics: &watari_proxy::Metrics,
+        cache: &CacheHandle,
     ) -> Result<watari_proxy::Proxy, ConfigError> {
-        let proxy = watari_proxy::Proxy::new(self.config(file, metrics)?, metrics.clone());
+        let proxy = watari_proxy::Proxy::new(self.config(file, metrics, cache)?, metrics.clone());
         proxy.map_err(|error| file.wrong(line, &error))
     }
 
@@ -230,11 +245,22 @@ impl Proxy {
         running: &watari_proxy::Proxy,
         is_same: impl Fn(&str) -> bool,
     ) -> Result<watari_proxy::Proxy, ConfigError> {
-        let next = watari_proxy::Proxy::succeed(self.config(file, running.metrics())?, running, is_same);
+        let next =
+            watari_proxy::Proxy::succeed(self.config(file, running.metrics(), running.cache())?, running, is_same);
         next.map_err(|error| file.wrong(line, &error))
     }
 
-    fn config(&self, file: &ConfigFile, metrics: &watari_proxy::Metrics) -> Result<watari_proxy::Config, ConfigError> {
+    /// Whether any route has a cache.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.routes.iter().any(|route| route.cache.is_some())
+    }
+
+    fn config(
+        &self,
+        file: &ConfigFile,
+        metrics: &watari_proxy::Metrics,
+        cache: &CacheHandle,
+    ) -> Result<watari_proxy::Config, ConfigError> {
         let pools = ConfigError::all(self.pools.iter().map(|pool| pool.config(file)));
         let log_and_pages = ConfigError::both(self.gate.access_log(file, metrics), self.shape.error_pages(file));
         let others = ConfigError::both(self.gate.auths(file), log_and_pages);
@@ -248,6 +274,7 @@ impl Proxy {
             trusted_proxies: self.shape.trusted_proxies.clone(),
             error_pages,
             compression: self.shape.compression.clone(),
+            cache: cache.clone(),
         })
     }
 }

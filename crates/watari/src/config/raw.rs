@@ -4,6 +4,7 @@
 //! field's type, range and default. The other files of the folder have the tables that their names say. Imports from
 //! `value` and `spanned`.
 
+mod cache;
 mod dispatcher;
 mod multipath;
 mod pool;
@@ -21,6 +22,7 @@ use tracing_subscriber::filter::Targets;
 use watari_values::NodeName;
 use watari_values::setting::{As, Span, Within};
 
+pub(super) use self::cache::{DISK_MIB, MEMORY_MIB, OBJECT_MIB_MAX, RawCache, RawRouteCache};
 pub(super) use self::dispatcher::{RawAgentAddress, RawChecks, RawDispatcher, RawPassthrough, THREADS_MAX};
 pub(super) use self::multipath::{RawMultipath, WITHDRAW};
 pub(super) use self::pool::{

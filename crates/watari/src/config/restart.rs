@@ -7,7 +7,8 @@ use watari_addresses::{MultipathSettings, Settings};
 use watari_agent::Sharing;
 
 use super::file::ConfigError;
-use super::model::Config;
+use super::model::{Config, Site};
+use super::proxy::CacheStore;
 
 impl Config {
     /// Refuses `new` if it changes settings that a running node cannot change.
@@ -28,6 +29,7 @@ impl Config {
             ("agent", self.agent.is_some() == new.agent.is_some()),
             ("agent.legs", is_same(self.legs(), new.legs())),
             ("agent.threads", is_same(self.serving_threads(), new.serving_threads())),
+            ("agent.proxy.cache", is_same(self.cache_store(), new.cache_store())),
             ("agent.sessions", is_same(self.sharing(), new.sharing())),
             ("log.format", self.log.format == new.log.format),
         ];
@@ -51,6 +53,19 @@ impl Config {
     /// The settings of addresses that several dispatchers have.
     pub(crate) fn multipath(&self) -> Option<&MultipathSettings> {
         self.dispatcher.as_ref()?.multipath.as_ref()
+    }
+
+    /// Whether any route has a cache.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| matches!(&agent.site, Site::Proxy(proxy) if proxy.has_cache()))
+    }
+
+    /// The store of cached responses. `None`: the site has no origins.
+    pub(crate) fn cache_store(&self) -> Option<&CacheStore> {
+        match &self.agent.as_ref()?.site {
+            Site::Proxy(proxy) => Some(&proxy.cache),
+            Site::Files(_) => None,
+        }
     }
 
     fn serving_threads(&self) -> Option<NonZeroUsize> {

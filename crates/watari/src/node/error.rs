@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use watari_mesh::StartError;
 
@@ -30,6 +31,11 @@ pub(crate) enum NodeError {
          place, nor can addresses and interface of dispatcher.multipath: restart the node"
     )]
     FixedSettings,
+    #[error(
+        "cannot use the directory {} for cached responses: {cause} (directory in [agent.proxy.cache])",
+        directory.display()
+    )]
+    CacheDirectory { directory: PathBuf, cause: io::Error },
     #[error("cannot take over from the previous process: {cause}")]
     Predecessor { cause: io::Error },
     #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]

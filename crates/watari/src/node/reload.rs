@@ -14,6 +14,7 @@ use watari_dispatcher::Dispatcher;
 use watari_mesh::{Join, Mesh};
 use watari_values::NodeName;
 
+use super::cache::NodeCache;
 use super::error::NodeError;
 use super::expiry::Expiry;
 use super::roles::Roles;
@@ -39,6 +40,7 @@ pub(super) struct Reloader {
     running: Roles,
     redirects: Redirects,
     site_metrics: SiteMetrics,
+    cache: Arc<NodeCache>,
     level: Level,
     expiry: Arc<std::sync::Mutex<Expiry>>,
     /// The path of the configuration file.
@@ -73,6 +75,7 @@ impl Reloader {
         (mesh, running): (Mesh, Roles),
         redirects: Redirects,
         (site_metrics, level, mut expiry): (SiteMetrics, Level, Expiry),
+        cache: Arc<NodeCache>,
     ) -> Self {
         expiry.look(&config, SystemTime::now(), true);
         Self {
@@ -80,6 +83,7 @@ impl Reloader {
             running,
             redirects,
             site_metrics,
+            cache,
             level,
             expiry: Arc::new(std::sync::Mutex::new(expiry)),
             file: config.file.0.clone(),
@@ -139,6 +143,7 @@ impl Reloader {
         if let Some(dispatcher) = &new.config.dispatcher {
             self.listen(dispatcher).await?;
         }
+        self.cache.open_if_needed(&new.config)?;
         // From here on, no step fails.
         self.level.set(&new.config.log);
         if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {

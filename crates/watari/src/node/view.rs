@@ -13,15 +13,17 @@ use watari_agent::{
 };
 use watari_dispatcher::{AgentStatus, Dispatcher};
 use watari_mesh::{Mesh, PeerStatus};
-use watari_proxy::Proxy;
+use watari_proxy::{CacheHandle, Proxy, Purge};
 use watari_record::{CipherSuite, Version};
 use watari_values::{ConnectionStatus, Role, TlsInfo};
 
+use super::cache::NodeCache;
 use super::reload::Reloader;
 use super::roles::Roles;
 use super::upgrade::{Fixed, Parts, Predecessor};
 use crate::admin::{
-    AddressEntry, Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic,
+    AddressEntry, Answer, Cache, Connection, Handshakes, Node, Pool, Purged, RedisServer, Sessions, Status, Stored,
+    Topic,
 };
 
 /// Answers an administrator's questions, and follows the orders.
@@ -38,6 +40,7 @@ pub(super) struct View {
     pub(super) fixed: Fixed,
     pub(super) reloader: Arc<Reloader>,
     pub(super) predecessor: Arc<Predecessor>,
+    pub(super) cache: Arc<NodeCache>,
 }
 
 impl View {
@@ -63,6 +66,10 @@ impl View {
                 let moved = agent.with_proxy(|proxy| proxy.move_transfer(transfer, origin.as_ref()))?;
                 Ok::<_, NoProxy>(done(moved))
             }),
+            Topic::Cache => {
+                self.of_agent("have a cache", |agent| agent.with_proxy(|proxy| Answer::Cache(cache(proxy.cache()))))
+            }
+            Topic::Purge { purge } => done(self.cache.purge(purge_of(purge)).await),
             Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
             Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
             Topic::Undrain { node } => self.order(|dispatcher| dispatcher.undrain(&node)),
@@ -228,6 +235,29 @@ fn sessions(status: SessionStatus) -> Sessions {
         stored: status.database.map(stored),
         redis: status.redis.map(redis),
         handshakes: handshakes.collect(),
+    }
+}
+
+fn cache(handle: &CacheHandle) -> Cache {
+    let Some(state) = handle.get().map(|cache| cache.status()) else { return Cache::default() };
+    Cache {
+        is_open: true,
+        entries_in_memory: state.store.memory_entries,
+        bytes_in_memory: state.store.memory_bytes,
+        bytes_on_disk: state.store.disk.map(|disk| disk.bytes),
+        filling: state.filling,
+        asking: state.asking,
+        requests: state.requests.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
+        purges: state.purges,
+    }
+}
+
+fn purge_of(purge: Purged) -> Purge {
+    match purge {
+        Purged::Everything => Purge::Everything,
+        Purged::Url(url) => Purge::Url(url.into()),
+        Purged::Prefix(prefix) => Purge::Prefix(prefix.into()),
+        Purged::Group(group) => Purge::Group(group.into()),
     }
 }
 

@@ -16,28 +16,28 @@ use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Content, Plan, write_settled};
 
 /// More bytes than all buffers between an agent and its client.
-const LARGE_LEN: u64 = 40_000_000;
+pub(crate) const LARGE_LEN: u64 = 40_000_000;
 /// Fewer bytes than a response needs to continue at another agent.
-const SMALL_LEN: u64 = 200_000;
+pub(crate) const SMALL_LEN: u64 = 200_000;
 /// The bytes that a client reads between two looks at its connection.
 const STEP: u64 = 64 << 10;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The moves of each download.
-const MOVES: u32 = 12;
+pub(crate) const MOVES: u32 = 12;
 
 /// A download in progress.
-struct Download<'a> {
+pub(crate) struct Download<'a> {
     cluster: &'a Cluster,
-    client: IpAddr,
+    pub(crate) client: IpAddr,
     http: Http<Tls>,
     /// The bytes that have come.
-    at: u64,
+    pub(crate) at: u64,
 }
 
 impl<'a> Download<'a> {
     /// Begins the download of `path`, which has the pattern of seed [`LARGE_LEN`], at `agent`.
-    fn begin(cluster: &'a Cluster, agent: &str, path: &str, taste: &Taste) -> Self {
+    pub(crate) fn begin(cluster: &'a Cluster, agent: &str, path: &str, taste: &Taste) -> Self {
         let client = cluster.clients.served_by(agent);
         let mut http = Http::new(Tls::to_site(client, cluster.service, taste).unwrap());
         http.send(&get(path)).unwrap();
@@ -47,14 +47,14 @@ impl<'a> Download<'a> {
         download
     }
 
-    fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         let end = (self.at + STEP).min(LARGE_LEN);
         self.http.check_body(self.at..end, LARGE_LEN, LARGE_LEN).unwrap();
         self.at = end;
     }
 
     /// Reads until the connection is in this state: its agent, and the reason that it stays.
-    fn read_until(&mut self, is_reached: impl Fn(&str, Option<&str>) -> bool) {
+    pub(crate) fn read_until(&mut self, is_reached: impl Fn(&str, Option<&str>) -> bool) {
         loop {
             self.read();
             let connection = self.cluster.connection_of(self.client);
@@ -67,18 +67,18 @@ impl<'a> Download<'a> {
         }
     }
 
-    fn order(&self, agent: &str) {
+    pub(crate) fn order(&self, agent: &str) {
         let connection = self.cluster.connection_of(self.client);
         order_move(&self.cluster.dispatcher().admin(), &connection.id, agent).unwrap();
     }
 
-    fn move_to(&mut self, agent: &str) {
+    pub(crate) fn move_to(&mut self, agent: &str) {
         self.order(agent);
         self.read_until(|node, _| node == agent);
     }
 
     /// Reads the rest, and shows that the connection goes on.
-    fn finish(mut self, small: &str) -> Http<Tls> {
+    pub(crate) fn finish(mut self, small: &str) -> Http<Tls> {
         while self.at < LARGE_LEN {
             self.read();
         }
@@ -96,19 +96,19 @@ fn files() -> Plan {
     Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
 }
 
-fn file(len: u64) -> String {
+pub(crate) fn file(len: u64) -> String {
     format!("/{len}.bin")
 }
 
 /// Call it while the clients are connected.
-fn check_nothing_was_lost(cluster: &Cluster) {
+pub(crate) fn check_nothing_was_lost(cluster: &Cluster) {
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_reset_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_files_bodies_cut_total", ""), 0);
 }
 
-fn prepared(cluster: &Cluster, result: &str) -> i64 {
+pub(crate) fn prepared(cluster: &Cluster, result: &str) -> i64 {
     cluster.count_on_agents("watari_agent_responses_prepared_total", result)
 }
 

@@ -9,6 +9,7 @@ mod harness;
 
 mod anchored;
 mod behind_finished;
+mod cache;
 mod certificates;
 mod chaos;
 mod client_certificates;

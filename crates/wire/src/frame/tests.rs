@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bodies_never_panic(kind in 0..60u8, version in 0..3u8, body in vec(any::<u8>(), 0..400)) {
+    fn random_bodies_never_panic(kind in 0..70u8, version in 0..3u8, body in vec(any::<u8>(), 0..400)) {
         let whole = frame(version, kind, &body);
         if let Ok(decoded) = decode(&whole) {
             prop_assert_eq!(decoded.unwrap().1, whole.len());
@@ -163,6 +163,10 @@ fn the_layout_is_pinned() {
     for message in takeover_messages() {
         encode(&Message::from(message), &mut out).unwrap();
     }
+    let purge = |number, scope| OrderedPurge { id: PurgeNumber { incarnation: 7, number }, scope };
+    let purges = vec![purge(1, PurgeScope::Url("a/".to_owned())), purge(2, PurgeScope::Everything)];
+    let folded = vec![PurgeNumber { incarnation: 300, number: 2 }];
+    encode(&Message::from(AgentToAgent::Purges(PurgesMessage { generation: 5, folded, purges })), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
         &[0, 0, 0, 35, 0, 5, 1, 2, b'n', b'0', 0xac, 0x02, 1, 1, 2, b'n', b'0'],
@@ -193,6 +197,7 @@ fn the_layout_is_pinned() {
         &[1, 100, 0, 0xd8, 0x04, 1, 2, b'd', b'1'],
         &[0, 0, 0, 12, 1, 51, 0, 192, 0, 2, 1, 2, b'd', b'1', 100, 1],
         &[0, 0, 0, 11, 1, 52, 0, 192, 0, 2, 1, 7, 0xac, 0x02, 0],
+        &[0, 0, 0, 17, 1, 66, 5, 1, 0xac, 0x02, 2, 2, 7, 1, 1, 2, b'a', b'/', 7, 2, 0],
     ];
     assert_eq!(out, expected.concat());
 }
@@ -412,6 +417,31 @@ fn sessions_are_so_many_and_so_long() {
     let body = postcard::to_allocvec(&SessionGet { request: 4, keys }).unwrap();
     let decoded = decode(&frame(VERSION_MAX, MessageKind::SessionGet as u8, &body));
     assert!(matches!(decoded, Err(FrameError::BadLength { .. })), "{decoded:?}");
+}
+
+#[test]
+fn purges_are_so_many_and_so_long() {
+    let id = PurgeNumber { incarnation: u64::MAX, number: u64::MAX };
+    let purge = |len| OrderedPurge { id, scope: PurgeScope::HostGroup("x".repeat(len)) };
+    let purges = |folded, purges| PurgesMessage { generation: u64::MAX, folded: vec![id; folded], purges };
+    let most = purges(FOLDED_PURGES_MAX, vec![purge(PURGE_TEXT_LEN_MAX); PURGES_MAX]);
+    let most = Message::from(AgentToAgent::Purges(most));
+    let bytes = encoded(&most);
+    assert_eq!(decode(&bytes), Ok(Some((Frame::Message(most), bytes.len()))));
+    let cases = [
+        ("folded", purges(FOLDED_PURGES_MAX + 1, Vec::new())),
+        ("purges", purges(0, vec![purge(1); PURGES_MAX + 1])),
+        ("text", purges(0, vec![purge(1), purge(PURGE_TEXT_LEN_MAX + 1)])),
+    ];
+    for (field, message) in cases {
+        let body = postcard::to_allocvec(&message).unwrap();
+        match decode(&frame(VERSION_MAX, MessageKind::Purges as u8, &body)) {
+            Err(FrameError::BadLength { cause, .. }) => assert_eq!(cause.field, field),
+            other => panic!("{field}: {other:?}"),
+        }
+        let message = Message::from(AgentToAgent::Purges(message));
+        assert_eq!(encode(&message, &mut Vec::new()).unwrap_err().field, field);
+    }
 }
 
 #[test]

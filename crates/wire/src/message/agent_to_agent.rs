@@ -25,6 +25,8 @@ pub enum AgentToAgent {
     /// The sender needs a seed that a ticket names.
     TicketSeedWanted(TicketSeedId),
     Session(SessionMessage),
+    /// Purges of stored responses that the sender knows.
+    Purges(PurgesMessage),
 }
 
 /// A message about stored sessions. An answer repeats the number of its request.
@@ -314,4 +316,47 @@ pub struct SessionSpent {
     pub request: u64,
     /// Whether the use was approved. Each session is approved once.
     pub granted: bool,
+}
+
+/// See [`AgentToAgent::Purges`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgesMessage {
+    /// The sender's generation. It grows when the sender has started over.
+    pub generation: u64,
+    /// Of each process, the last purge of those that the sender knows and does not remember. They come before `purges`.
+    /// At most [`FOLDED_PURGES_MAX`](crate::FOLDED_PURGES_MAX).
+    pub folded: Vec<PurgeNumber>,
+    /// At most [`PURGES_MAX`](crate::PURGES_MAX).
+    pub purges: Vec<OrderedPurge>,
+}
+
+/// The id of a purge. See `watari_cache::PurgeId`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeNumber {
+    /// The random number of the process that ordered it.
+    pub incarnation: u64,
+    /// The number of the order at this process, from 1 on.
+    pub number: u64,
+}
+
+/// A purge. See `watari_cache::Purge`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderedPurge {
+    pub id: PurgeNumber,
+    pub scope: PurgeScope,
+}
+
+/// The stored responses that a purge is for. A text has at most [`PURGE_TEXT_LEN_MAX`](crate::PURGE_TEXT_LEN_MAX)
+/// bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PurgeScope {
+    Everything,
+    /// `host/path?query`
+    Url(String),
+    /// The first part of `host/path?query`.
+    Prefix(String),
+    /// A group, of all hosts.
+    Group(String),
+    /// `host group`
+    HostGroup(String),
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::cache;
 use super::cells::{or_dash, yes_or_no};
 use super::origin_tables;
 use crate::admin::{AddressEntry, Answer, Connection, Node, Reloaded, Sessions, Status, Upgraded};
@@ -22,6 +23,7 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Connections(connections) => print_json(connections),
         Answer::Sessions(sessions) => print_json(sessions),
         Answer::Origins(pools) => print_json(pools),
+        Answer::Cache(cache) => print_json(cache),
         Answer::Addresses(addresses) => print_json(addresses),
         Answer::Reloaded(reloaded) => print_json(reloaded),
         Answer::Upgraded(Upgraded { passed, left }) => {
@@ -39,6 +41,7 @@ fn as_text(answer: &Answer) -> String {
         Answer::Connections(connections) => connection_table(connections).to_string(),
         Answer::Sessions(sessions) => session_text(sessions),
         Answer::Origins(pools) => origin_tables::text(pools),
+        Answer::Cache(state) => cache::text(state),
         Answer::Addresses(addresses) => address_table(addresses).to_string(),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Upgraded(upgraded) => upgraded_line(*upgraded),

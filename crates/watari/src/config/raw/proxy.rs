@@ -10,6 +10,7 @@ use watari_proxy::{ClientLimits, Compression, Redirect, Refusal};
 use watari_values::duration;
 use watari_values::setting::Span;
 
+use super::cache::{RawCache, RawRouteCacheSetting};
 use super::pool::RawPool;
 use crate::config::spanned::{Spanned, Texts};
 use crate::config::value::{FilePath, Network, Origin, Prefix};
@@ -48,6 +49,8 @@ pub(crate) struct RawProxy {
     /// Compresses responses for clients that accept it, except responses that could continue from another origin. `{}`
     /// has the defaults. Without it, nothing is compressed. Do not use it for pages with a secret.
     pub(crate) compress: Option<RawCompression>,
+    #[serde(default)]
+    pub(crate) cache: RawCache,
 }
 
 /// A route. The most specific route that matches a request applies. It has exactly one of `pool`, `refuse` and
@@ -75,6 +78,9 @@ pub(crate) struct RawRoute {
     /// The server that decides whether a request may proceed. After 2xx, the request proceeds. 401, 403 and redirections
     /// go to the client. After other responses, the client gets 503.
     pub(crate) auth: Option<Spanned<RawAuth>>,
+    /// Stores responses, and answers requests from them (`docs/cache.md`). `true` has the defaults of the table. It needs
+    /// `pool`. Without it, nothing is stored.
+    pub(crate) cache: Option<Spanned<RawRouteCacheSetting>>,
     /// Redirects the requests.
     pub(crate) redirect: Option<RawRedirect>,
     /// Changes the header fields of requests. In values, `%{client}`, `%{host}` and `%{path}` (with the query) stand for

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::Pid;
 use serde::Deserialize;
@@ -111,6 +111,11 @@ pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
     }
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
     Err(String::from_utf8(output.stderr).unwrap().trim_end().to_owned())
+}
+
+/// A command about the response cache of an agent. `options` are those of `ctl`.
+pub(crate) fn cache(admin: &Path, options: &[&str], arguments: &[&str]) -> Output {
+    ctl(admin, &[options, &["cache"], arguments].concat()).output().unwrap()
 }
 
 /// Replaces a node's process. The error is the sentence of a refusal.

@@ -62,7 +62,7 @@ pub(crate) enum Content {
     Origins,
     /// Servers with these URLs, behind the agents.
     Behind(Vec<String>),
-    /// Pools and routes, as TOML.
+    /// Pools and routes, as TOML. `NAME` stands for the agent's name.
     Proxy(String),
     /// Files of these lengths, served by the agents: `N.bin` is the pattern of seed N.
     Files(&'static [u64]),
@@ -153,7 +153,7 @@ impl Plan {
                 writeln!(text, "[agent.proxy]\norigins = [{origins}]")
             }
             Content::Behind(origins) => writeln!(text, "[agent.proxy]\norigins = [{}]", quoted(origins)),
-            Content::Proxy(tables) => writeln!(text, "{tables}"),
+            Content::Proxy(tables) => writeln!(text, "{}", tables.replace("NAME", node.name)),
             Content::Files(_) => writeln!(text, "[agent.files]\nroot = \"www\""),
         };
         text + "[agent.sessions]\n"

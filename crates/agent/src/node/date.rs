@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// The present time as the value of a `Date` field. Each thread formats it once a second.
-pub(super) fn now() -> HeaderValue {
+pub(crate) fn now() -> HeaderValue {
     let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     LAST.with_borrow_mut(|(last, value)| {
         if *last != second {

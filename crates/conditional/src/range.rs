@@ -2,29 +2,46 @@
 
 use std::ops::Range;
 
-/// The most ranges of a request. A request with more gets the whole file.
+use http::header::RANGE;
+use http::{HeaderMap, Method};
+
+use crate::conditions::range_applies;
+use crate::validators::Validators;
+
+/// The most ranges of a request. A request with more gets the whole content.
 const RANGES_MAX: usize = 16;
 
 /// Ranges with a smaller gap than this are sent as one: a part's boundary and fields would be longer than the gap (RFC
 /// 9110, section 15.3.7.2).
 const GAP_MAX: u64 = 128;
 
-/// The parts of a file that a `Range` field selects.
+/// The parts of the content that a `Range` field selects.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Selection {
-    /// The whole file: the field is ignored, because it is malformed, has an unknown unit or has too many ranges.
+pub enum Selection {
+    /// All of it: the field is ignored, because it is malformed, has an unknown unit or has too many ranges.
     Whole,
     /// At least one part. No part is empty, and no two overlap.
     Parts(Vec<Range<u64>>),
-    /// Every range begins after the end of the file.
+    /// Every range begins after the end of the content.
     Unsatisfiable,
 }
 
-/// Evaluates the value of a `Range` field for a file of `length` bytes.
+/// The parts that a request selects. Only GET has ranges (RFC 9110, section 14.2), and a repeated `Range` is malformed.
+pub fn selection(method: &Method, headers: &HeaderMap, validators: &Validators<'_>, length: u64) -> Selection {
+    let mut values = headers.get_all(RANGE).iter();
+    match (values.next(), values.next()) {
+        (Some(range), None) if method == Method::GET && range_applies(headers, validators) => {
+            select(range.as_bytes(), length)
+        }
+        _ => Selection::Whole,
+    }
+}
+
+/// Evaluates the value of a `Range` field for content of `length` bytes.
 ///
 /// Ranges that overlap or nearly touch are merged, which also sorts them. Other sets keep their order. So the response
-/// is never longer than the file plus boundaries, for any ranges (RFC 9110, section 17.15).
-pub(crate) fn select(value: &[u8], length: u64) -> Selection {
+/// is never longer than the content plus boundaries, for any ranges (RFC 9110, section 17.15).
+pub fn select(value: &[u8], length: u64) -> Selection {
     let Some(specs) = parse(value) else {
         return Selection::Whole;
     };
@@ -33,7 +50,7 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
         match spec.resolve(length) {
             Resolved::Part(part) => parts.push(part),
             Resolved::Nothing => {}
-            Resolved::EmptyFile => return Selection::Whole,
+            Resolved::EmptyContent => return Selection::Whole,
         }
     }
     if parts.is_empty() {
@@ -42,7 +59,7 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     Selection::Parts(merge(parts))
 }
 
-/// One range of the field. Numbers of more than 64 bits saturate: they are after the end of any file.
+/// One range of the field. Numbers of more than 64 bits saturate: they are after the end of any content.
 enum Spec {
     /// `first-last` or `first-`. The last byte belongs to the range.
     FromTo(u64, u64),
@@ -53,8 +70,8 @@ enum Spec {
 enum Resolved {
     Part(Range<u64>),
     Nothing,
-    /// The last bytes of an empty file are satisfiable, but have no `Content-Range`.
-    EmptyFile,
+    /// The last bytes of empty content are satisfiable, but have no `Content-Range`.
+    EmptyContent,
 }
 
 impl Spec {
@@ -73,7 +90,7 @@ impl Spec {
 
     fn resolve(&self, length: u64) -> Resolved {
         match *self {
-            Self::Last(1..) if length == 0 => Resolved::EmptyFile,
+            Self::Last(1..) if length == 0 => Resolved::EmptyContent,
             Self::Last(0) => Resolved::Nothing,
             Self::Last(count) => Resolved::Part(length.saturating_sub(count)..length),
             Self::FromTo(first, _) if first >= length => Resolved::Nothing,
@@ -170,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_an_empty_file() {
+    fn ranges_of_empty_content() {
         assert_eq!(select(b"bytes=0-", 0), Selection::Unsatisfiable);
         assert_eq!(select(b"bytes=-1", 0), Selection::Whole);
     }
@@ -190,7 +207,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_lie_in_the_file_and_do_not_overlap(value in "bytes=([0-9]{0,4}-[0-9]{0,4},?){1,8}", length in 0..3000u64) {
+        fn parts_lie_in_the_content_and_do_not_overlap(
+            value in "bytes=([0-9]{0,4}-[0-9]{0,4},?){1,8}",
+            length in 0..3000u64,
+        ) {
             if let Selection::Parts(mut parts) = select(value.as_bytes(), length) {
                 prop_assert!(!parts.is_empty());
                 parts.sort_by_key(|part| part.start);

@@ -1,0 +1,60 @@
+//! The response cache.
+//!
+//! * `hits`: the CPU time of hits.
+//! * `popularity`: hit ratios with little memory.
+//! * `crowd`: many clients that request the same content at once.
+//! * `disk`: many entries in a directory.
+//! * `drain`: an agent that leaves the others.
+
+mod catalogue;
+mod crowd;
+mod disk;
+mod drain;
+mod hits;
+mod origin;
+mod popularity;
+
+use std::net::SocketAddr;
+
+use crate::Scale;
+use crate::cache::origin::Origin;
+use crate::clients::Clients;
+use crate::connection::Opener;
+use crate::failure::Failure;
+use crate::report::Report;
+use crate::servers::Watari;
+use crate::site::Site;
+
+/// The value of `cache` with which agents share their entries.
+const SHARED: &str = "{ shared = true }";
+/// The most agents of a cluster.
+const AGENTS: usize = 3;
+/// More than what is needed to find out whether agents share entries.
+const MEMORY_MIB: u64 = 64;
+
+/// Measures all of it.
+pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    hits::measure(site, scale, report)?;
+    popularity::measure(site, scale, report)?;
+    crowd::measure(site, scale, report)?;
+    disk::measure(site, scale, report)?;
+    drain::measure(site, scale, report)
+}
+
+/// The text of `[agent.proxy]` and its tables, for one origin. `cache` is that of the only route.
+fn proxy(origin: SocketAddr, cache: &str, memory_mib: u64) -> String {
+    format!(
+        "[[agent.proxy.pool]]\nname = \"origin\"\norigins = [\"http://{origin}\"]\n\
+         [[agent.proxy.route]]\npool = \"origin\"\ncache = {cache}\n[agent.proxy.cache]\nmemory_mib = {memory_mib}\n"
+    )
+}
+
+/// The number of agents to measure with: one, if agents do not share their entries.
+fn agents(site: &Site, clients: &Clients, opener: &Opener) -> Result<usize, Failure> {
+    let origin = Origin::start(site, |_| Some(1))?;
+    let watari = Watari::forwarding_in_turn(site, clients, proxy(origin.address, SHARED, MEMORY_MIB), AGENTS)?;
+    for _ in 0..AGENTS {
+        opener.open(watari.server.service)?.download("/0", 1, |_, _| Ok(()))?;
+    }
+    Ok(if origin.requests() == 1 { AGENTS } else { 1 })
+}

@@ -1,0 +1,207 @@
+//! The responses to clients, from entries and from origins.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_LENGTH, RANGE};
+use http::{HeaderName, Method, Response, StatusCode, request};
+use http_body_util::BodyExt as _;
+use watari_body::{Body, empty, full};
+use watari_cache::{
+    Answer, CACHE_NAME, CacheStatus, Content, Forwarded, Key, NotStored, ObjectId, Selected, StoredResponse,
+};
+
+use super::body::{CachedBody, ContentSource};
+use super::fill::Reader;
+use super::filling::Filling;
+use super::metrics::CacheResult;
+use super::parts::{PartSource, Parts};
+use super::questions::Available;
+use super::response_cache::Found;
+use super::stage::Stage;
+use crate::exchange::failure::Failure;
+
+static CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+impl Stage {
+    /// The response from a stored one. `None`: its content is no longer stored, and cannot be requested again.
+    pub(super) async fn hit(
+        &self,
+        found: &Found,
+        head: &request::Parts,
+        age: Duration,
+        result: CacheResult,
+    ) -> Option<Response<Body>> {
+        let ttl_s = found.response().terms.ttl_s(SystemTime::now());
+        let status = CacheStatus { ttl_s: Some(ttl_s), ..CacheStatus::default() };
+        let response = self.answer(found, None, head, age, &status).await?;
+        self.count(result);
+        Some(response)
+    }
+
+    /// The stale entry, after its validation has failed.
+    pub(super) async fn stale(&self, found: &Found, head: &request::Parts) -> Option<Response<Body>> {
+        let status = CacheStatus { forwarded: Some(Forwarded::Stale), ..CacheStatus::default() };
+        self.answer_now(found, None, head, &status, CacheResult::Stale).await
+    }
+
+    /// The entry after its validation.
+    pub(super) async fn validated(&self, found: &Found, head: &request::Parts) -> Option<Response<Body>> {
+        let status = CacheStatus { is_stored: true, ..forwarded(Forwarded::Stale, StatusCode::NOT_MODIFIED) };
+        self.answer_now(found, None, head, &status, CacheResult::Revalidated).await
+    }
+
+    /// The response to a request that has followed a question of another one. `None`: the response is not for it.
+    pub(super) async fn collapsed(
+        &self,
+        available: &Available,
+        primary: Key,
+        head: &request::Parts,
+    ) -> Option<Response<Body>> {
+        let variant = if available.vary.is_empty() { primary } else { primary.variant(&available.vary, &head.headers) };
+        if variant != available.key || self.cache().is_purged(available.found.response()) {
+            return None;
+        }
+        let reader = match &available.fill {
+            Some(fill) => Some(fill.join(0)?),
+            None => None,
+        };
+        let status = CacheStatus { forwarded: Some(Forwarded::UriMiss), is_collapsed: true, ..CacheStatus::default() };
+        self.answer_now(&available.found, reader, head, &status, CacheResult::Collapsed).await
+    }
+
+    /// The response to the request that has begun a fill. `status` is that of the origin's response.
+    pub(super) async fn missed(
+        &self,
+        Filling { found, reader }: Filling,
+        head: &request::Parts,
+        status: StatusCode,
+    ) -> Result<Response<Body>, Failure> {
+        let status = CacheStatus { is_stored: true, ..forwarded(Forwarded::UriMiss, status) };
+        self.answer_now(&found, reader, head, &status, CacheResult::Miss).await.ok_or(Failure::NoOrigin)
+    }
+
+    /// A response of the origin that was not stored.
+    pub(super) fn unstored(&self, response: Response<Body>, reason: NotStored) -> Response<Body> {
+        let status = CacheStatus { detail: Some(detail(reason)), ..forwarded(Forwarded::UriMiss, response.status()) };
+        self.marked(response, &status, CacheResult::Miss)
+    }
+
+    /// The response to a request that went around the cache, or for which the cache had no use.
+    pub(crate) fn passed(&self, response: Response<Body>, why: Forwarded) -> Response<Body> {
+        let status = forwarded(why, response.status());
+        let is_miss = matches!(why, Forwarded::Miss | Forwarded::Stale);
+        self.marked(response, &status, if is_miss { CacheResult::Miss } else { CacheResult::Bypass })
+    }
+
+    /// Counts the result, and adds the field `Cache-Status`.
+    fn marked(&self, mut response: Response<Body>, status: &CacheStatus, result: CacheResult) -> Response<Body> {
+        response.headers_mut().append(CACHE_STATUS.clone(), status.to_value(CACHE_NAME));
+        self.count(result);
+        response
+    }
+
+    fn count(&self, result: CacheResult) {
+        self.trace().set_cache(result.as_str());
+        self.cache().metrics.count(result);
+    }
+
+    async fn answer_now(
+        &self,
+        found: &Found,
+        reader: Option<Reader>,
+        head: &request::Parts,
+        status: &CacheStatus,
+        result: CacheResult,
+    ) -> Option<Response<Body>> {
+        let age = found.response().terms.age(SystemTime::now());
+        let response = self.answer(found, reader, head, age, status).await?;
+        self.count(result);
+        Some(response)
+    }
+
+    async fn answer(
+        &self,
+        found: &Found,
+        reader: Option<Reader>,
+        head: &request::Parts,
+        age: Duration,
+        status: &CacheStatus,
+    ) -> Option<Response<Body>> {
+        let stored = found.response();
+        if let Some(object) = found.growing {
+            return Some(self.growing(stored, object, reader, head, age, status));
+        }
+        let Answer { head: response, selected } = watari_cache::answer(stored, head, age, status);
+        let body = match (&stored.content, selected) {
+            (_, Selected::Nothing) => empty(),
+            (Content::Inline(bytes), Selected::Part(part)) => full(bytes.slice(part.start as usize..part.end as usize)),
+            (Content::Inline(bytes), selected) => {
+                CachedBody::new(selected, ContentSource::Inline(bytes.clone())).boxed_unsync()
+            }
+            (Content::Pieces { object, len }, selected) => {
+                let source = self.part_source(found, head, *len);
+                let pieces = match (&source, &reader) {
+                    (None, None) => self.cache().hold(*object, *len).await?,
+                    _ => Vec::new(),
+                };
+                let parts = Parts::new(self.cache(), source);
+                CachedBody::new(selected, ContentSource::pieces(*object, parts, pieces, reader)).boxed_unsync()
+            }
+        };
+        Some(Response::from_parts(response, body))
+    }
+
+    /// The response from content whose length is unknown. It has no ranges.
+    fn growing(
+        &self,
+        stored: &StoredResponse,
+        object: ObjectId,
+        reader: Option<Reader>,
+        head: &request::Parts,
+        age: Duration,
+        status: &CacheStatus,
+    ) -> Response<Body> {
+        let mut head = head.clone();
+        head.headers.remove(RANGE);
+        let Answer { head: mut response, selected } = watari_cache::answer(stored, &head, age, status);
+        if selected == Selected::Nothing {
+            return Response::from_parts(response, empty());
+        }
+        response.headers.remove(CONTENT_LENGTH);
+        let source = ContentSource::pieces(object, Parts::new(self.cache(), None), Vec::new(), reader);
+        Response::from_parts(response, CachedBody::growing(source).boxed_unsync())
+    }
+
+    /// Where parts of the content come from that are not stored.
+    fn part_source(&self, found: &Found, head: &request::Parts, len: u64) -> Option<PartSource> {
+        let validator = watari_cache::strong_validator(&found.response().headers)?.clone();
+        let mut head = head.clone();
+        head.method = Method::GET;
+        watari_cache::fill_request(&mut head, &self.route().rules);
+        let (route, upstream) = (Arc::clone(self.route()), self.upstream().clone());
+        Some(PartSource { key: found.key, route, upstream, head, validator, len })
+    }
+}
+
+fn forwarded(why: Forwarded, status: StatusCode) -> CacheStatus {
+    CacheStatus { forwarded: Some(why), forwarded_status: Some(status.as_u16()), ..CacheStatus::default() }
+}
+
+/// The detail of `Cache-Status`.
+fn detail(reason: NotStored) -> &'static str {
+    match reason {
+        NotStored::Method => "method",
+        NotStored::Status => "status",
+        NotStored::RequestNoStore => "request-no-store",
+        NotStored::NoStore => "no-store",
+        NotStored::Private => "private",
+        NotStored::SetCookie => "set-cookie",
+        NotStored::Authorization => "authorization",
+        NotStored::Vary(_) => "vary",
+        NotStored::NoFreshness => "no-freshness",
+        NotStored::TooLarge => "too-large",
+        NotStored::Range => "range",
+        NotStored::Malformed => "malformed",
+    }
+}

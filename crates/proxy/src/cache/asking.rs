@@ -1,0 +1,191 @@
+//! Requests to origins, for entries.
+
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use http::header::HeaderMap;
+use http::{Response, StatusCode, request};
+use http_body::Body as _;
+use watari_body::Body;
+use watari_cache::{Entry, Forwarded, HeadUpdate, NotStored, Received, StoredResponse, Vary};
+
+use super::filling::{Asked, HELD_MAX, align};
+use super::questions::{Available, Leader, Outcome};
+use super::response_cache::Found;
+use super::stage::{Keys, Stage, directives};
+use crate::exchange::failure::Failure;
+
+/// Fields of requests that some origins obey, and that are in no key: with them, one client could choose the response
+/// that others get. Fields about the client itself (`Forwarded`, `X-Forwarded-For`) are the proxy's own.
+const UNKEYED: [&str; 12] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-forwarded-scheme",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-server",
+];
+
+impl Stage {
+    /// Asks the origin, also for the followers of this question.
+    pub(super) async fn lead(
+        &self,
+        leader: Leader,
+        keys: Keys,
+        head: request::Parts,
+        stale: Option<Found>,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = head.clone();
+        let rules = &self.route().rules;
+        remove_unkeyed(&mut request.headers, &rules.key.headers);
+        let is_validation = if let Some(found) = &stale {
+            watari_cache::validation_request(&mut request, found.response(), rules)
+        } else {
+            watari_cache::fill_request(&mut request, rules);
+            false
+        };
+        let is_aligned = align(&mut request.headers);
+        let (purged, requested) = (self.cache().purged(), SystemTime::now());
+        let asked = self.upstream().ask_owner_first(self.cache(), self.route(), &keys.variant, request, self.trace());
+        let response = match asked.await {
+            Ok(response) => response,
+            Err(failure) => {
+                leader.answered(Outcome::Failed(failure.status()));
+                return self.failed(failure, stale, &head).await;
+            }
+        };
+        let received = Received { requested, responded: SystemTime::now() };
+        if let Some(found) = &stale {
+            if is_validation && response.status() == StatusCode::NOT_MODIFIED {
+                let (not_modified, _) = response.into_parts();
+                let updated = watari_cache::updated(found.response(), &head, &not_modified, received, rules);
+                if let Some(updated) = updated {
+                    return self.revalidated(leader, keys, head, updated, purged).await;
+                }
+                self.cache().store().remove(&keys.variant);
+                return Box::pin(self.lead(leader, keys, head, None)).await;
+            }
+            if is_failure(response.status()) && may_answer_stale(found, &head) {
+                leader.answered(Outcome::Failed(response.status()));
+                return self.stale(found, &head).await.ok_or(Failure::NoOrigin);
+            }
+        }
+        let (response, body) = response.into_parts();
+        let judged = watari_cache::judge(&head, &response, received, rules);
+        let is_storable = body.size_hint().exact().is_none_or(|len| len <= HELD_MAX)
+            || watari_cache::strong_validator(&response.headers).is_some();
+        match judged.and_then(|judged| if is_storable { Ok(judged) } else { Err(NotStored::TooLarge) }) {
+            Ok((terms, vary)) => {
+                let status = response.status;
+                let asked = Asked { stage: self, leader, keys, head: &head, purged, responded: received.responded };
+                let filling = asked.fill(&response, body, terms, vary).await;
+                self.missed(filling, &head, status).await
+            }
+            Err(reason) => {
+                self.not_stored(leader, keys, reason, stale.is_some());
+                // The client has asked for another range.
+                if is_aligned && response.status == StatusCode::PARTIAL_CONTENT {
+                    return self.pass(head).await;
+                }
+                Ok(self.unstored(Response::from_parts(response, body), reason))
+            }
+        }
+    }
+
+    /// The response to a request that has no use for a fill, or whose response would not be stored.
+    pub(super) async fn pass(&self, head: request::Parts) -> Result<Response<Body>, Failure> {
+        let response = self.upstream().ask(head, self.trace()).await?;
+        Ok(self.passed(response, Forwarded::Miss))
+    }
+
+    /// Asks for a head. It may update the stored response, or show that it is outdated (RFC 9111, section 4.3.5).
+    pub(super) async fn ask_for_head(
+        &self,
+        keys: Keys,
+        head: request::Parts,
+        stale: Option<Found>,
+    ) -> Result<Response<Body>, Failure> {
+        let (purged, requested) = (self.cache().purged(), SystemTime::now());
+        let Some(found) = stale else { return self.pass(head).await };
+        let response = match self.upstream().ask(head.clone(), self.trace()).await {
+            Ok(response) => response,
+            Err(failure) => return self.failed(failure, Some(found), &head).await,
+        };
+        let received = Received { requested, responded: SystemTime::now() };
+        let (parts, body) = response.into_parts();
+        match watari_cache::updated_by_head(found.response(), &head, &parts, received, &self.route().rules) {
+            HeadUpdate::Updated(updated) => {
+                updated.purges.store(purged, Ordering::Relaxed);
+                self.cache().store().insert(keys.variant, Entry::Response(*updated).into());
+            }
+            HeadUpdate::Outdated => self.cache().store().remove(&keys.variant),
+            HeadUpdate::Nothing => {}
+        }
+        Ok(self.passed(Response::from_parts(parts, body), Forwarded::Stale))
+    }
+
+    /// The response to a request whose question has failed: the stale entry, if it may be used.
+    pub(super) async fn failed(
+        &self,
+        failure: Failure,
+        stale: Option<Found>,
+        head: &request::Parts,
+    ) -> Result<Response<Body>, Failure> {
+        match stale.filter(|found| may_answer_stale(found, head)) {
+            Some(found) => self.stale(&found, head).await.ok_or(failure),
+            None => Err(failure),
+        }
+    }
+
+    fn not_stored(&self, leader: Leader, keys: Keys, reason: NotStored, was_stored: bool) {
+        self.cache().metrics.count_not_stored(reason);
+        if was_stored {
+            self.cache().store().remove(&keys.variant);
+        }
+        self.cache().release(keys.variant);
+        leader.answered(Outcome::Released);
+    }
+
+    /// The validated entry, which replaces the stale one.
+    async fn revalidated(
+        &self,
+        leader: Leader,
+        keys: Keys,
+        head: request::Parts,
+        updated: StoredResponse,
+        purged: u64,
+    ) -> Result<Response<Body>, Failure> {
+        updated.purges.store(purged, Ordering::Relaxed);
+        let vary = Vary::of(&updated.headers).unwrap_or_default();
+        let found = Found::of(keys.variant, Entry::Response(updated).into()).ok_or(Failure::NoOrigin)?;
+        self.cache().store().insert(keys.variant, found.entry.clone());
+        leader.answered(Outcome::Available(Available { vary, key: keys.variant, found: found.clone(), fill: None }));
+        if let Some(response) = self.validated(&found, &head).await {
+            return Ok(response);
+        }
+        // Its content is no longer stored.
+        self.cache().store().remove(&keys.variant);
+        self.pass(head).await
+    }
+}
+
+fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[http::HeaderName]) {
+    for name in UNKEYED.iter().filter(|name| !keyed.iter().any(|keyed| keyed == *name)) {
+        headers.remove(*name);
+    }
+}
+
+fn may_answer_stale(found: &Found, head: &request::Parts) -> bool {
+    watari_cache::may_answer_stale(&found.response().terms, &directives(&head.headers), SystemTime::now())
+}
+
+/// The statuses after which a stale response may be used (RFC 5861, section 4).
+fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}

@@ -1,0 +1,214 @@
+//! Requests to the agents that own keys.
+//!
+//! Each key has one owner among the linked agents. An agent that has no entry asks the owner before the origin. The owner
+//! handles the request as that of a client, and asks no other agent. So the clients of all agents make one request to the
+//! origin, and each agent has what its clients use.
+//!
+//! Agents speak HTTP/1.1 over mutual TLS. These fields are theirs alone:
+//!
+//! * [`ROUTE`]: the digest of the route's settings. An owner with other settings refuses: its entries have other keys.
+//! * [`PURGES`]: the last purge of each process that the asking agent knows. An owner that lacks one refuses: it could
+//!   answer with a purged entry.
+//! * [`CLIENT`]: the addresses of the client and of its server.
+//! * [`REFUSED`]: in a response without an answer. The asking agent goes to the origin.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, request};
+use tokio::time::{Instant, timeout};
+use watari_body::{Body, BoxedRequest, empty};
+use watari_cache::{Key, PurgeId};
+use watari_values::NodeName;
+
+use crate::exchange::client::Client;
+use crate::exchange::fields;
+use crate::exchange::limits::Limits;
+use crate::observe::metrics::BodyCounters;
+use crate::pool::response_body::ResponseBody;
+use crate::transport::connections::{Connection, Connections, Lease};
+use crate::transport::content::ResponseContent;
+use crate::transport::http1::{ByteStream, Exchange, Http1};
+
+pub(crate) static ROUTE: HeaderName = HeaderName::from_static("watari-cache-route");
+pub(crate) static PURGES: HeaderName = HeaderName::from_static("watari-cache-purges");
+pub(crate) static CLIENT: HeaderName = HeaderName::from_static("watari-cache-client");
+pub(crate) static REFUSED: HeaderName = HeaderName::from_static("watari-cache-refused");
+
+/// How long an agent asks an owner nothing that has refused a connection.
+const AWAY: Duration = Duration::from_secs(2);
+/// The most purges in a request. An agent that knows of more asks no owner.
+const PURGES_MAX: usize = 64;
+/// Idle connections may have been closed: the next one is tried, so many times.
+const TRIES: usize = 3;
+
+/// A stream of bytes to another agent.
+pub type AgentStream = Box<dyn ByteStream>;
+
+/// The agents of the cluster, as the cache needs them.
+pub trait Owners: Send + Sync {
+    /// The agent that owns a key, out of the linked ones without those for which `is_away` holds. `None`: this agent.
+    fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName>;
+
+    /// Connects to an agent.
+    fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>>;
+}
+
+/// The connections to owners, and the requests on them.
+pub(super) struct OwnerRequests {
+    owners: Box<dyn Owners>,
+    limits: Limits,
+    connections: Mutex<HashMap<NodeName, Arc<Connections>>>,
+    away: Mutex<HashMap<NodeName, Instant>>,
+    counters: BodyCounters,
+}
+
+/// What an owner needs beside the request.
+pub(super) struct Terms<'a> {
+    pub(super) route: &'a str,
+    pub(super) client: &'a Client,
+    pub(super) purges: Vec<PurgeId>,
+}
+
+impl OwnerRequests {
+    pub(super) fn new(owners: impl Owners + 'static) -> Self {
+        let limits = Limits { connect_timeout: Duration::from_secs(1), ..Limits::default() };
+        Self {
+            owners: Box::new(owners),
+            limits,
+            connections: Mutex::default(),
+            away: Mutex::default(),
+            counters: BodyCounters::default(),
+        }
+    }
+
+    /// The response of the owner of a key. `None`: this agent is the owner, or the owner does not answer.
+    pub(super) async fn ask(&self, key: &Key, head: &request::Parts, terms: Terms<'_>) -> Option<Response<Body>> {
+        let now = Instant::now();
+        let owner = {
+            let away = lock(&self.away);
+            self.owners.owner(key, &|agent| away.get(agent).is_some_and(|until| *until > now))?
+        };
+        let mut request = BoxedRequest::without_content(head.clone());
+        terms.set(&mut request.head.headers)?;
+        let connections = self.connections_to(&owner);
+        for _ in 0..TRIES {
+            let permit = connections.permit()?;
+            let (connection, is_new) = match connections.take(Instant::now()) {
+                Some(Connection::Http1(connection)) => (connection, false),
+                Some(Connection::Http2(_)) | None => (self.connect(&owner).await?, true),
+            };
+            let mut exchange = Exchange::new(connection, &mut request, None).ok()?;
+            match timeout(self.limits.response_timeout, exchange.response()).await {
+                Ok(Ok(head)) => return self.answered(head, exchange, Lease::new(&connections, true, permit)),
+                Ok(Err(_)) if !is_new => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%owner, %error, "the owner of a stored response does not answer");
+                    self.leaves(owner);
+                    return None;
+                }
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    fn answered(
+        &self,
+        mut head: http::response::Parts,
+        exchange: Box<Exchange>,
+        lease: Lease,
+    ) -> Option<Response<Body>> {
+        fields::remove_hop_by_hop(&mut head.headers);
+        let body = ResponseBody::new(ResponseContent::Http1(exchange), lease, &self.limits, self.counters.clone());
+        if head.headers.contains_key(&REFUSED) {
+            return None;
+        }
+        Some(Response::from_parts(head, body.boxed()))
+    }
+
+    async fn connect(&self, owner: &NodeName) -> Option<Http1> {
+        match timeout(self.limits.connect_timeout, self.owners.connect(owner)).await {
+            // The address is of no use: names identify agents.
+            Ok(Ok(stream)) => Some(Http1::new(stream, ([0, 0, 0, 0], 0).into())),
+            Ok(Err(error)) => {
+                tracing::debug!(%owner, %error, "cannot connect to the owner of a stored response");
+                self.leaves(owner.clone());
+                None
+            }
+            Err(_) => {
+                self.leaves(owner.clone());
+                None
+            }
+        }
+    }
+
+    fn leaves(&self, owner: NodeName) {
+        lock(&self.away).insert(owner, Instant::now() + AWAY);
+    }
+
+    fn connections_to(&self, owner: &NodeName) -> Arc<Connections> {
+        let mut all = lock(&self.connections);
+        let new = || Arc::new(Connections::new(&self.limits));
+        Arc::clone(all.entry(owner.clone()).or_insert_with(new))
+    }
+}
+
+impl Terms<'_> {
+    /// Adds the fields for the owner. `None`: there are too many purges.
+    fn set(&self, headers: &mut HeaderMap) -> Option<()> {
+        if self.purges.len() > PURGES_MAX {
+            return None;
+        }
+        let purges = self.purges.iter().map(|id| format!("{:x}-{:x}", id.incarnation, id.number));
+        let purges = purges.collect::<Vec<_>>().join(",");
+        let client = format!("{} {}", self.client.address(), self.client.server());
+        for (name, value) in [(&ROUTE, self.route), (&PURGES, &purges), (&CLIENT, &client)] {
+            headers.insert(name, HeaderValue::from_str(value).ok()?);
+        }
+        Some(())
+    }
+}
+
+/// What an asking agent has sent beside the request.
+pub(crate) struct AskedTerms {
+    pub(crate) route: String,
+    pub(crate) client: Client,
+    pub(crate) purges: Vec<PurgeId>,
+}
+
+impl AskedTerms {
+    /// Takes the fields out of a request. `None`: one is missing or malformed.
+    pub(crate) fn take(headers: &mut HeaderMap) -> Option<Self> {
+        let [route, purges, client] = [&ROUTE, &PURGES, &CLIENT].map(|name| headers.remove(name));
+        let (route, purges, client) = (route?, purges?, client?);
+        let (address, server) = client.to_str().ok()?.split_once(' ')?;
+        let ids = purges.to_str().ok()?.split(',').filter(|id| !id.is_empty()).take(PURGES_MAX);
+        let ids = ids.map(|id| {
+            let (incarnation, number) = id.split_once('-')?;
+            let [incarnation, number] = [incarnation, number].map(|text| u64::from_str_radix(text, 16).ok());
+            Some(PurgeId { incarnation: incarnation?, number: number? })
+        });
+        Some(Self {
+            route: route.to_str().ok()?.to_owned(),
+            client: Client::new(address.parse().ok()?, server.parse().ok()?, None),
+            purges: ids.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The response of an owner that does not answer.
+pub fn refusal() -> Response<Body> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::MISDIRECTED_REQUEST;
+    response.headers_mut().insert(REFUSED.clone(), HeaderValue::from_static("1"));
+    response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    response
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,45 @@
+//! The settings of a route's cache.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderName};
+use watari_cache::Rules;
+
+/// Which requests of a route the cache answers, and which responses it stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteCache {
+    pub rules: Rules,
+    /// Separates the entries of routes: one with equal content has equal entries.
+    pub policy: Vec<u8>,
+    /// Requests with one of these cookies go to the origin, and their responses are not stored.
+    pub bypass_cookies: Vec<String>,
+    /// So do requests with one of these fields.
+    pub bypass_headers: Vec<HeaderName>,
+    /// Whether a miss asks the agent that owns the key before the origin.
+    pub is_shared: bool,
+}
+
+impl RouteCache {
+    /// A digest of the settings that decide about keys and entries. Agents compare it.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut text = format!("{:?}", self.rules).into_bytes();
+        text.push(0);
+        text.extend_from_slice(&self.policy);
+        let digest = digest(&SHA256, &text);
+        let half = digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        format!("{:032x}", u128::from_be_bytes(*half))
+    }
+
+    /// Whether the request has one of the cookies or fields of requests that go to the origin.
+    pub(crate) fn is_bypassed(&self, headers: &HeaderMap) -> bool {
+        self.bypass_headers.iter().any(|name| headers.contains_key(name))
+            || (!self.bypass_cookies.is_empty() && self.has_bypass_cookie(headers))
+    }
+
+    fn has_bypass_cookie(&self, headers: &HeaderMap) -> bool {
+        let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut names =
+            values.flat_map(|value| value.split(';')).map(|pair| pair.split('=').next().unwrap_or("").trim());
+        names.any(|name| self.bypass_cookies.iter().any(|bypass| bypass == name))
+    }
+}

@@ -1,0 +1,207 @@
+//! Which requests the cache answers.
+
+use std::time::Duration;
+
+use http::Method;
+
+use super::origin::{Asked, CountingOrigin};
+use super::{Cached, Got, get, pool};
+use crate::common::client;
+
+const FRESH: &str = "200 OK\r\nCache-Control: max-age=60";
+
+#[tokio::test]
+async fn a_fresh_response_is_requested_once() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60\r\nX-A: N", "content N").await;
+    let cached = Cached::before(&origin).await;
+    let first = cached.get("/a", &[]).await;
+    assert_eq!((first.status(), first.text(), first.field("x-a")), (200, "content 1", "1"));
+    assert!(first.field("cache-status").starts_with("watari; fwd=uri-miss"), "{}", first.field("cache-status"));
+    let second = cached.get("/a", &[]).await;
+    assert_eq!((second.status(), second.text(), second.field("x-a")), (200, "content 1", "1"));
+    assert!(second.is_hit() && second.field("age") == "0" && second.field("content-length") == "9", "{second:?}");
+    assert_eq!(cached.get("/b", &[]).await.text(), "content 2");
+    assert_eq!(origin.requests(), 2);
+}
+
+#[tokio::test]
+async fn what_is_for_one_client_is_never_given_to_another() {
+    for fields in [
+        "Cache-Control: private, max-age=60",
+        "Cache-Control: PRIVATE, max-age=60",
+        "Cache-Control: no-store, max-age=60",
+        "Cache-Control: max-age=60\r\nSet-Cookie: session=1",
+        "Cache-Control: max-age=60\r\nVary: *",
+        "X-Nothing: 1",
+    ] {
+        let head: &'static str = format!("200 OK\r\n{fields}").leak();
+        let origin = CountingOrigin::fixed(head, "N").await;
+        let cached = Cached::before(&origin).await;
+        for expected in ["1", "2", "3"] {
+            let got = cached.get("/", &[]).await;
+            assert_eq!((got.text(), got.is_hit()), (expected, false), "{fields}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_with_authorization_need_a_public_response() {
+    let authorization = [("authorization", "Basic YTpi")];
+    for (control, expected) in [("max-age=60", "3"), ("max-age=60, public", "1"), ("s-maxage=60", "1")] {
+        let head: &'static str = format!("200 OK\r\nCache-Control: {control}").leak();
+        let origin = CountingOrigin::fixed(head, "N").await;
+        let cached = Cached::before(&origin).await;
+        for _ in 0..2 {
+            cached.get("/", &authorization).await;
+        }
+        assert_eq!(cached.get("/", &authorization).await.text(), expected, "{control}");
+    }
+}
+
+#[tokio::test]
+async fn variants_are_kept_apart() {
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        let language = asked.field("accept-language").unwrap_or("none").to_owned();
+        asked.answer("200 OK\r\nCache-Control: max-age=60\r\nVary: Accept-Language", language.as_bytes()).await;
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    for _ in 0..2 {
+        for language in ["de", "en", "ja"] {
+            assert_eq!(cached.get("/", &[("accept-language", language)]).await.text(), language);
+        }
+    }
+    assert_eq!(cached.get("/", &[]).await.text(), "none");
+    assert_eq!(origin.requests(), 4);
+}
+
+#[tokio::test]
+async fn a_stale_response_is_validated() {
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        if asked.field("if-none-match") == Some("\"v\"") {
+            asked.answer("304 Not Modified\r\nETag: \"v\"\r\nCache-Control: max-age=0\r\nX-New: 1", b"").await;
+        } else {
+            asked.answer("200 OK\r\nETag: \"v\"\r\nCache-Control: max-age=0", b"content").await;
+        }
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    assert_eq!(cached.get("/", &[]).await.text(), "content");
+    let second = cached.get("/", &[]).await;
+    assert_eq!((second.status(), second.text(), second.field("x-new")), (200, "content", "1"));
+    assert!(second.field("cache-status").contains("fwd=stale; fwd-status=304"), "{}", second.field("cache-status"));
+    // A condition of the client is for the stored response.
+    let third = cached.get("/", &[("if-none-match", "\"v\"")]).await;
+    assert_eq!((third.status(), third.text()), (304, ""));
+    assert_eq!(origin.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_stale_response_is_used_if_the_origin_fails() {
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        match asked.number {
+            1 => asked.answer("200 OK\r\nCache-Control: max-age=0, stale-if-error=60", b"content").await,
+            2 => asked.answer("503 Service Unavailable", b"busy").await,
+            // Closes without an answer.
+            _ => {}
+        }
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    for _ in 0..3 {
+        assert_eq!(cached.get("/", &[]).await.text(), "content");
+    }
+    assert!(origin.requests() >= 3);
+}
+
+#[tokio::test]
+async fn a_stale_response_is_used_while_it_is_validated() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=0, stale-while-revalidate=60", "N").await;
+    let cached = Cached::before(&origin).await;
+    assert_eq!(cached.get("/", &[]).await.text(), "1");
+    assert_eq!(cached.get("/", &[]).await.text(), "1");
+    let validated = async {
+        while cached.get("/", &[]).await.text() == "1" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), validated).await.expect("it is validated");
+}
+
+#[tokio::test]
+async fn heads_and_ranges_come_from_a_stored_response() {
+    let content: &'static str = "0123456789".repeat(100).leak();
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60\r\nETag: \"v\"", content).await;
+    let cached = Cached::before(&origin).await;
+    cached.get("/", &[]).await;
+    let mut head = get("/", &[]);
+    *head.method_mut() = Method::HEAD;
+    let head = Got::of(cached.respond(head).await).await;
+    assert_eq!((head.status(), head.text(), head.field("content-length")), (200, "", "1000"));
+    let part = cached.get("/", &[("range", "bytes=2-4")]).await;
+    assert_eq!((part.status(), part.text(), part.field("content-range")), (206, "234", "bytes 2-4/1000"));
+    let parts = cached.get("/", &[("range", "bytes=0-0,999-999")]).await;
+    assert!(parts.field("content-type").starts_with("multipart/byteranges"), "{parts:?}");
+    assert!(parts.text().contains("bytes 999-999/1000\r\n\r\n9\r\n"), "{}", parts.text());
+    assert_eq!(cached.get("/", &[("range", "bytes=1000-")]).await.status(), 416);
+    let other = cached.get("/", &[("range", "bytes=2-4"), ("if-range", "\"w\"")]).await;
+    assert_eq!((other.status(), other.text()), (200, content));
+    assert_eq!(origin.requests(), 1);
+}
+
+#[tokio::test]
+async fn some_requests_go_around_the_cache() {
+    let origin = CountingOrigin::fixed(FRESH, "N").await;
+    let cached = Cached::with(pool([origin.address.clone()]), |cache| {
+        cache.bypass_cookies = vec!["session".to_owned()];
+        cache.bypass_headers = vec![http::HeaderName::from_static("x-preview")];
+    })
+    .await;
+    assert_eq!(cached.get("/", &[]).await.text(), "1");
+    let mut expected = 1;
+    for fields in
+        [("cookie", "a=1; session=2"), ("x-preview", "yes"), ("cache-control", "no-store"), ("if-match", "\"v\"")]
+    {
+        expected += 1;
+        let got = cached.get("/", &[fields]).await;
+        assert_eq!((got.text(), got.is_hit()), (expected.to_string().as_str(), false), "{fields:?}");
+    }
+    assert_eq!(cached.get("/", &[("cookie", "a=1; other=2")]).await.text(), "1");
+    let only = cached.get("/other", &[("cache-control", "only-if-cached")]).await;
+    assert_eq!((only.status(), origin.requests()), (504, expected));
+}
+
+#[tokio::test]
+async fn an_unsafe_request_invalidates_what_it_has_changed() {
+    let origin = CountingOrigin::fixed(FRESH, "N").await;
+    let cached = Cached::before(&origin).await;
+    assert_eq!(cached.get("/", &[]).await.text(), "1");
+    let post =
+        http::Request::post("/").header("host", "example.org").body(http_body_util::Empty::<bytes::Bytes>::new());
+    assert_eq!(Got::of(cached.proxy.respond(post.unwrap(), &client()).await).await.text(), "2");
+    assert_eq!(cached.get("/", &[]).await.text(), "3");
+    assert_eq!(cached.get("/", &[]).await.text(), "3");
+}
+
+#[tokio::test]
+async fn purges_are_for_urls_beginnings_and_groups() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60\r\nCache-Tag: red, blue", "N").await;
+    let cached = Cached::before(&origin).await;
+    let mut number = 0;
+    for (purge, is_purged) in [
+        (watari_cache::Purge::Url("example.org/a?b".into()), true),
+        (watari_cache::Purge::Url("example.org/a".into()), false),
+        (watari_cache::Purge::Prefix("example.org/a".into()), true),
+        (watari_cache::Purge::Prefix("example.org/b".into()), false),
+        (watari_cache::Purge::Group("blue".into()), true),
+        (watari_cache::Purge::Group("green".into()), false),
+        (watari_cache::Purge::Everything, true),
+    ] {
+        let before = cached.get("/a?b", &[]).await.text().to_owned();
+        cached.proxy.cache().get().unwrap().purge(purge.clone());
+        let after = cached.get("/a?b", &[]).await.text().to_owned();
+        assert_eq!(before != after, is_purged, "{purge:?}");
+        number += usize::from(is_purged);
+    }
+    assert_eq!(origin.requests(), number + 1);
+}
