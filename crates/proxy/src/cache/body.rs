@@ -10,6 +10,7 @@
 //! Otherwise the body ends with an error, and the client can detect that it is cut.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub(super) struct Pieces {
     /// Pieces that this body holds, from the first on, because they could not be requested again.
     held: Vec<Arc<Entry>>,
     at: Position,
+    /// Keeps a fill going while this body reads pieces behind it, which the store has.
+    behind: Option<Reader>,
     /// Whether a part was requested, and no byte of it has come.
     has_asked: bool,
 }
@@ -126,7 +129,10 @@ impl Pieces {
                     self.at = match held.or_else(|| self.parts.store().get_now(&key)).and_then(|entry| piece(&entry)) {
                         Some(bytes) => Position::Piece(bytes, index * PIECE_LEN),
                         None => match self.parts.filling(self.object, offset) {
-                            Some(reader) => Position::Filling(reader),
+                            Some(reader) => {
+                                self.behind = None;
+                                Position::Filling(reader)
+                            }
                             None => self.look_up(offset),
                         },
                     };
@@ -147,12 +153,18 @@ impl Pieces {
                         self.has_asked = false;
                         return Poll::Ready(Ok(Some(bytes)));
                     }
-                    Read::Elsewhere => self.at = self.look_up(offset),
+                    Read::Elsewhere => {
+                        let looking = self.look_up(offset);
+                        if let Position::Filling(reader) = mem::replace(&mut self.at, looking) {
+                            self.behind = Some(reader);
+                        }
+                    }
                     Read::End if part.end == u64::MAX => return Poll::Ready(Ok(None)),
                     Read::Cut if part.end == u64::MAX || self.has_asked => {
                         return Poll::Ready(Err(CacheBodyError::Cut));
                     }
-                    Read::End | Read::Cut => self.at = self.ask(part),
+                    Read::End => self.at = self.look_up(offset),
+                    Read::Cut => self.at = self.ask(part),
                 },
                 Position::Looking(found) => {
                     let found = ready!(found.as_mut().poll(cx));

@@ -136,6 +136,16 @@ impl Fill {
         Some(Reader(Arc::clone(self)))
     }
 
+    /// A reader of bytes that the store has: while it reads them, the fill goes on.
+    pub(super) fn watch(self: &Arc<Self>) -> Option<Reader> {
+        let mut progress = self.progress();
+        if progress.ending.is_some() {
+            return None;
+        }
+        progress.readers += 1;
+        Some(Reader(Arc::clone(self)))
+    }
+
     /// The origin does not have the bytes.
     pub(super) fn refuse(&self) {
         self.end(FillEnding::Cut);
@@ -305,12 +315,14 @@ impl Reader {
         if offset < progress.kept_from {
             return Poll::Ready(Read::Elsewhere);
         }
-        if let Some(bytes) = progress.chunk(offset) {
-            let reached = offset + bytes.len() as u64;
-            if reached > progress.taken {
-                progress.taken = reached;
-                fill.taken.notify_one();
-            }
+        let bytes = progress.chunk(offset);
+        // Also without bytes: the reader may have got all before `offset` from the store.
+        let reached = offset + bytes.as_ref().map_or(0, Bytes::len) as u64;
+        if reached > progress.taken {
+            progress.taken = reached;
+            fill.taken.notify_one();
+        }
+        if let Some(bytes) = bytes {
             return Poll::Ready(Read::Bytes(bytes));
         }
         match progress.ending {

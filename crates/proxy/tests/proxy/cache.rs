@@ -5,6 +5,7 @@ mod moving_parts;
 mod origin;
 mod random;
 mod reuse;
+mod shared;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -101,7 +102,13 @@ impl Got {
         std::str::from_utf8(self.body.as_ref().unwrap()).unwrap()
     }
 
+    /// Whether the agent of the client had it. Its field comes after that of another agent.
     fn is_hit(&self) -> bool {
-        self.field("cache-status").contains("hit")
+        self.head
+            .headers
+            .get_all("cache-status")
+            .iter()
+            .last()
+            .is_some_and(|last| last.to_str().unwrap().starts_with("watari; hit"))
     }
 }
