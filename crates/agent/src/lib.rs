@@ -68,7 +68,7 @@ use crate::accept::leg_keys::LegKeys;
 use crate::accept::legs::Legs;
 use crate::accept::serving_threads::ServingThreads;
 use crate::cache::owners::LinkedOwners;
-use crate::cache::purges::PurgeExchange;
+use crate::cache::purges::{PurgeExchange, REPEAT};
 use crate::connection::driver::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::connection::http::Http;
@@ -520,6 +520,7 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
     let mut holds = interval(limits.retry_interval);
     let mut keys = interval(limits.leg_key_lifetime);
     let mut anchors = interval(watari_anchor::TICK);
+    let mut purges = interval(REPEAT);
     let mut transfers = interval(limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
@@ -529,6 +530,7 @@ async fn keep_in_order(shared: Arc<AgentShared>, shutdown: CancellationToken) {
                 shared.leg_table.expire(Instant::now());
             }
             _ = keys.tick() => shared.keys.rotate(),
+            _ = purges.tick() => shared.purges.repeat(),
             _ = anchors.tick() => {
                 shared.anchors.tick();
                 shared.metrics.set_anchored(shared.anchors.len());

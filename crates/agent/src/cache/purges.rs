@@ -19,6 +19,9 @@ use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 use crate::settings::site::Site;
 
+/// How often an agent sends all purges to one of the others.
+pub(crate) const REPEAT: Duration = Duration::from_secs(30);
+
 /// How long an agent that starts waits for the purges of others, before it uses stored responses.
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,8 @@ struct Agents {
     linked: BTreeSet<NodeName>,
     /// Those that have sent their purges.
     heard: BTreeSet<NodeName>,
+    /// The agent that got all purges last, see [`PurgeExchange::repeat`].
+    reminded: Option<NodeName>,
 }
 
 impl PurgeExchange {
@@ -50,6 +55,25 @@ impl PurgeExchange {
     /// The link to an agent is up.
     pub(crate) fn link_up(&self, agent: &NodeName) {
         self.agents().linked.insert(agent.clone());
+        self.send_all(agent);
+        self.learned.send_modify(|learned| *learned += 1);
+    }
+
+    /// Sends all purges once more to one agent, another one each time: messages can be lost.
+    pub(crate) fn repeat(&self) {
+        let next = {
+            let mut agents = self.agents();
+            let after = agents.reminded.as_ref().and_then(|last| agents.linked.range(last.clone()..).nth(1));
+            let next = after.or(agents.linked.first()).cloned();
+            agents.reminded.clone_from(&next);
+            next
+        };
+        if let Some(agent) = next {
+            self.send_all(&agent);
+        }
+    }
+
+    fn send_all(&self, agent: &NodeName) {
         let known = self.handle().map(|cache| cache.known_purges()).unwrap_or_default();
         let KnownPurges { generation, folded, purges } = known;
         let folded = folded.into_iter().map(to_number).collect();
@@ -60,7 +84,6 @@ impl PurgeExchange {
             let part = PurgesMessage { generation, folded: Vec::new(), purges: to_wire(part) };
             self.peers.send(agent, AgentToAgent::Purges(part));
         }
-        self.learned.send_modify(|learned| *learned += 1);
     }
 
     pub(crate) fn link_down(&self, node: &NodeName) {

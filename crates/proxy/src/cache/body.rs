@@ -100,8 +100,11 @@ impl CachedBody {
 impl ContentSource {
     /// Pieces, which `reader` reads first.
     pub(super) fn pieces(object: ObjectId, parts: Arc<Parts>, held: Vec<Arc<Entry>>, reader: Option<Reader>) -> Self {
-        let at = reader.map_or(Position::Unknown, Position::Filling);
-        Self::Pieces(Pieces { object, parts, held, at, has_asked: false })
+        let (at, behind) = match reader {
+            Some(reader) => (Position::Filling(reader), None),
+            None => (Position::Unknown, parts.watch(object)),
+        };
+        Self::Pieces(Pieces { object, parts, held, at, behind, has_asked: false })
     }
 
     /// The next bytes of a part of the content. `None`: content of unknown length has ended.
@@ -210,7 +213,7 @@ impl http_body::Body for CachedBody {
         while let Some(segment) = this.segments.front_mut() {
             let part = match segment {
                 Segment::Text(text) => {
-                    let text = std::mem::take(text);
+                    let text = mem::take(text);
                     this.segments.pop_front();
                     return Poll::Ready(Some(Ok(Frame::data(text))));
                 }

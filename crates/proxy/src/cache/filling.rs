@@ -90,6 +90,7 @@ impl Asked<'_> {
         let (fill, reader) = Fill::new(object, start, end, settings);
         let available = Available { vary, key, found: found.clone(), fill: Some(Arc::clone(&fill)) };
         // Later requests find a resumable response in the store, and its fill by its object. They wait for others.
+        let registered = cache.fills.register(&fill);
         let leader = if is_resumable {
             cache.store().insert(key, Arc::clone(&found.entry));
             self.leader.answered(Outcome::Available(Available { fill: None, ..available }));
@@ -97,7 +98,6 @@ impl Asked<'_> {
         } else {
             Some(self.leader.available(available))
         };
-        let registered = cache.fills.register(&fill);
         let stored = found.clone();
         tokio::spawn(async move {
             let filled = fill.run(first, rest, cache.store().clone()).await;

@@ -58,6 +58,28 @@ impl Fills {
         self.lock().get(&object)?.iter().find_map(|fill| fill.join(offset))
     }
 
+    /// A reader of a fill that has the byte at `offset`, or of a new one, which the caller has to run.
+    fn join_or_begin(
+        self: &Arc<Self>,
+        object: ObjectId,
+        offset: u64,
+        begin: impl FnOnce() -> (Arc<Fill>, Reader),
+    ) -> (Reader, Option<Registered>) {
+        let mut fills = self.lock();
+        let of_object = fills.entry(object).or_default();
+        if let Some(reader) = of_object.iter().find_map(|fill| fill.join(offset)) {
+            return (reader, None);
+        }
+        let (fill, reader) = begin();
+        of_object.push(Arc::clone(&fill));
+        (reader, Some(Registered { fills: Arc::clone(self), fill }))
+    }
+
+    /// A reader that keeps a fill of the object going.
+    fn watch(&self, object: ObjectId) -> Option<Reader> {
+        self.lock().get(&object)?.iter().find_map(Fill::watch)
+    }
+
     /// The number of objects that are being filled.
     pub(super) fn len(&self) -> usize {
         self.lock().len()
@@ -94,21 +116,22 @@ impl Parts {
         self.cache.fills.join(object, offset)
     }
 
+    /// A reader that keeps a fill in progress going.
+    pub(super) fn watch(&self, object: ObjectId) -> Option<Reader> {
+        self.cache.fills.watch(object)
+    }
+
     /// Requests what is missing of `part`, from its first byte to the first piece that is stored. `None`: parts cannot be
     /// requested.
     pub(super) async fn request(self: Arc<Self>, object: ObjectId, part: Range<u64>) -> Option<Reader> {
         let source = self.source.as_ref()?;
         let missing = self.missing(object, &part, source.len).await;
-        if let Some(reader) = self.cache.fills.join(object, part.start) {
-            return Some(reader);
-        }
         let settings = FillSettings { is_to_end: missing.end == source.len, is_resumable: true, stored_max: u64::MAX };
-        let (fill, reader) = Fill::new(object, missing.start, Some(missing.end), settings);
-        let registered = self.cache.fills.register(&fill);
-        tokio::spawn(async move {
-            let _registered = registered;
-            self.fill(&fill, missing).await;
-        });
+        let begin = || Fill::new(object, missing.start, Some(missing.end), settings);
+        let (reader, begun) = self.cache.fills.join_or_begin(object, part.start, begin);
+        if let Some(registered) = begun {
+            tokio::spawn(async move { self.fill(&registered.fill, missing).await });
+        }
         Some(reader)
     }
 

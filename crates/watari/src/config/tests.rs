@@ -311,6 +311,25 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
 }
 
 #[test]
+fn caches_are_read() {
+    let cached = |setting: &str| {
+        let route = format!("[[agent.proxy.route]]\npool = \"a\"\ncache = {setting}\n");
+        let config = parse(&[NODE, AGENT, &pool("a", ""), &route]).unwrap();
+        let Some(Site::Proxy(proxy)) = config.agent.map(|agent| agent.site) else { panic!("no proxy") };
+        (proxy.has_cache(), proxy.routes[0].cache.clone())
+    };
+    assert_eq!(cached("false"), (false, None));
+    assert_eq!(cached("true"), cached("{}"));
+    let (_, cache) = cached(
+        "{ query_except = [\"utm\"], headers = [\"X-A\"], lifetime_by_status = { 404 = \"10s\" }, shared = true }",
+    );
+    let cache = cache.unwrap();
+    assert_eq!(cache.rules.key.headers, ["x-a"]);
+    assert_eq!(cache.rules.lifetimes.by_status, [(404, Duration::from_secs(10))].into());
+    assert!(cache.is_shared);
+}
+
+#[test]
 fn proxies_that_cannot_be_are_refused() {
     let cases: &[(&[&str], &str)] = &[
         (&[NODE, AGENT, "[agent.proxy]\norigins = []\n"], "8: a pool needs at least one origin"),
@@ -349,6 +368,29 @@ fn proxies_that_cannot_be_are_refused() {
         (
             &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\nhost = \"a:80\"\n"],
             "12: \"a:80\": a host is a name such as www.example.com, all names below one (*.example.com), or an address",
+        ),
+        (&[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\nrefuse = 404\ncache = true\n"], "12: cache needs pool"),
+        (
+            &[
+                NODE,
+                AGENT,
+                &pool("a", ""),
+                "[[agent.proxy.route]]\npool = \"a\"\ncache = { query = [], query_except = [] }\n",
+            ],
+            "12: set query or query_except, not both",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\ncache = { headers = [\"a b\"] }\n"],
+            "12: \"a b\": invalid HTTP header name",
+        ),
+        (
+            &[
+                NODE,
+                AGENT,
+                &pool("a", ""),
+                "[[agent.proxy.route]]\npool = \"a\"\ncache.lifetime_by_status.999 = \"1s\"\n",
+            ],
+            "12: a status is a number from 200 to 599",
         ),
         (
             &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npath = \"/x\"\n"],

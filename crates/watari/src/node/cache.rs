@@ -198,7 +198,10 @@ impl Owner {
             }
             Purges::new(incarnation)
         };
-        write(&self.directory, &purges.encode())?;
+        if let Err(error) = write(&self.directory, &purges.encode()) {
+            // On a full disk: the file has all purges, or is missing, and then the next start drops all entries.
+            tracing::error!(directory = %self.directory.display(), %error, "purges could not be written");
+        }
         self.writer.send_replace(Some(purges.sequence()));
         Ok(purges)
     }

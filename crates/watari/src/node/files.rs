@@ -17,6 +17,8 @@ use crate::process;
 const RESERVE: u64 = 128;
 /// The most clients that are redirected at the same time. Each stays for one request.
 const REDIRECTS_MAX: usize = 1024;
+/// Files of a response cache: those of its directory, and connections to agents that own keys.
+const OF_CACHE: usize = 512;
 /// Each of three optional uses gets this part of all files: a dispatcher's pipes, its idle legs, and those of an agent.
 /// Without a pipe, bytes are copied. Without an idle leg, the node opens another.
 const PART_OF_EXTRAS: u64 = 32;
@@ -50,8 +52,9 @@ pub(super) fn fit_node(
     let redirects = config.dispatcher.iter().any(|dispatcher| !dispatcher.redirect.is_empty());
     let redirects = if redirects { redirects_max(files) } else { 0 };
     let of_legs = agent.as_ref().map_or(0, |agent| agent.settings.limits.unidentified_max);
+    let of_cache = if config.has_cache() { OF_CACHE } else { 0 };
     // The mesh has two pools.
-    let others = redirects + of_legs + 2 * mesh.unidentified_max;
+    let others = redirects + of_legs + 2 * mesh.unidentified_max + of_cache;
     let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
     fit(files, others as u64, dispatcher, agent.map(|agent| &mut agent.settings.limits))?;
     Ok(mesh)

@@ -1,10 +1,10 @@
-//! Checks that the examples of `docs/proxy.md` are valid configurations.
+//! Checks that the examples of `docs/proxy.md` and `docs/cache.md` are valid configurations.
 
 use std::path::Path;
 
 use super::super::model::{Config, Site};
 
-const GUIDE: &str = include_str!("../../../../../docs/proxy.md");
+const GUIDES: [&str; 2] = [include_str!("../../../../../docs/proxy.md"), include_str!("../../../../../docs/cache.md")];
 
 /// The tables that go before the examples.
 const AGENT: &str = "[node]\nname = \"a1\"\npki = \"pki\"\nmesh = \"192.0.2.1:7001\"\n\
@@ -12,7 +12,8 @@ const AGENT: &str = "[node]\nname = \"a1\"\npki = \"pki\"\nmesh = \"192.0.2.1:70
 const POOL: &str = "[[agent.proxy.pool]]\nname = \"app\"\norigins = [\"http://10.0.0.1:8080\"]\n";
 
 fn examples() -> impl Iterator<Item = &'static str> {
-    GUIDE.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default())
+    let parts = GUIDES.iter().flat_map(|guide| guide.split("```toml\n").skip(1));
+    parts.map(|rest| rest.split("```").next().unwrap_or_default())
 }
 
 /// The example with the tables that it lacks. In TOML, a table follows the keys of its parent.
@@ -37,5 +38,5 @@ fn every_example_of_the_guide_is_understood() {
         assert!(matches!(agent.map(|agent| agent.site), Some(Site::Proxy(_))), "{example}");
         count += 1;
     }
-    assert!(count >= 11, "{count} examples were found");
+    assert!(count >= 14, "{count} examples were found");
 }
