@@ -15,7 +15,7 @@ use crate::admit::forwarded::TrustedProxies;
 use crate::admit::request_guards::RequestGuards;
 use crate::cache::handle::CacheHandle;
 use crate::cache::owners::{self, AskedTerms};
-use crate::cache::stage::{Stage, unsafe_request};
+use crate::cache::stage::{Stage, at_hand, goes_around, unsafe_request};
 use crate::cache::upstream::Upstream;
 use crate::config::Config;
 use crate::exchange::client::Client;
@@ -231,7 +231,18 @@ impl Proxy {
             return Ok(self.shape.answer(answer));
         }
         let network = self.clients.network(client);
-        let upstream = || Upstream {
+        let Some((settings, cache)) = route.cache.as_ref().zip(self.cache.get()) else {
+            kept.place = transfers.pool().enter(host, path, network).await?;
+            let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+            return Ok(self.shape.answer(response));
+        };
+        let around = goes_around(settings, client, &request);
+        if around.is_none()
+            && let Some(response) = at_hand(cache, settings, facts.host, &request.head, trace)
+        {
+            return Ok(self.shape.answer(response));
+        }
+        let upstream = Upstream {
             transfers: Arc::clone(transfers),
             client: client.clone(),
             host: host.to_owned(),
@@ -239,34 +250,19 @@ impl Proxy {
             network,
             asks_owners: true,
         };
-        let stage = self.stage(route, facts.host, trace, upstream);
-        let around = stage.as_ref().and_then(|stage| stage.goes_around(&request));
-        if let (Some(stage), None) = (&stage, around) {
+        let stage = Stage::new(cache, settings, upstream, facts.host, trace);
+        let Some(why) = around else {
             // Boxed: this large future would enlarge the future of every request.
             return Ok(self.shape.answer(Box::pin(stage.respond(*request.head)).await?));
-        }
-        let unsafe_request = stage.as_ref().and_then(|_| unsafe_request(&request.head));
+        };
+        let unsafe_request = unsafe_request(&request.head);
         kept.place = transfers.pool().enter(host, path, network).await?;
-        let mut response = transfers.forward(request, upload.as_deref(), client, trace).await?;
-        if let (Some(stage), Some(why)) = (&stage, around) {
-            response = stage.passed(response, why);
-            if let Some(request) = &unsafe_request {
-                stage.invalidate(request, &response);
-            }
+        let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+        let response = stage.passed(response, why);
+        if let Some(request) = &unsafe_request {
+            stage.invalidate(request, &response);
         }
         Ok(self.shape.answer(response))
-    }
-
-    /// The request at the route's cache, if it has one.
-    fn stage(
-        &self,
-        route: &Route,
-        host: &uri::Authority,
-        trace: &Arc<RequestTrace>,
-        upstream: impl FnOnce() -> Upstream,
-    ) -> Option<Stage> {
-        let (route, cache) = (route.cache.as_ref()?, self.cache.get()?);
-        Some(Stage::new(cache, route, upstream(), host, trace))
     }
 
     /// The response to a request of another agent, for whose key this agent is the owner.

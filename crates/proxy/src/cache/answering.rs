@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, RANGE};
 use http::{HeaderName, Method, Response, StatusCode, request};
 use http_body_util::BodyExt as _;
@@ -17,9 +18,10 @@ use super::filling::Filling;
 use super::metrics::CacheResult;
 use super::parts::{PartSource, Parts};
 use super::questions::Available;
-use super::response_cache::Found;
+use super::response_cache::{Found, ResponseCache};
 use super::stage::Stage;
 use crate::exchange::failure::Failure;
+use crate::observe::access_log::RequestTrace;
 
 static CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
@@ -32,9 +34,7 @@ impl Stage {
         age: Duration,
         result: CacheResult,
     ) -> Option<Response<Body>> {
-        let ttl_s = found.response().terms.ttl_s(SystemTime::now());
-        let status = CacheStatus { ttl_s: Some(ttl_s), ..CacheStatus::default() };
-        let response = self.answer(found, None, head, age, &status).await?;
+        let response = self.answer(found, None, head, age, &hit(found.response(), SystemTime::now())).await?;
         self.count(result);
         Some(response)
     }
@@ -102,8 +102,7 @@ impl Stage {
     }
 
     fn count(&self, result: CacheResult) {
-        self.trace().set_cache(result.as_str());
-        self.cache().metrics.count(result);
+        count(self.cache(), self.trace(), result);
     }
 
     async fn answer_now(
@@ -135,10 +134,7 @@ impl Stage {
         let Answer { head: response, selected } = watari_cache::answer(stored, head, age, status);
         let body = match (&stored.content, selected) {
             (_, Selected::Nothing) => empty(),
-            (Content::Inline(bytes), Selected::Part(part)) => full(bytes.slice(part.start as usize..part.end as usize)),
-            (Content::Inline(bytes), selected) => {
-                CachedBody::new(selected, ContentSource::Inline(bytes.clone())).boxed_unsync()
-            }
+            (Content::Inline(bytes), selected) => inline(bytes, selected),
             (Content::Pieces { object, len }, selected) => {
                 let source = self.part_source(found, head, *len);
                 let pieces = match (&source, &reader) {
@@ -182,6 +178,37 @@ impl Stage {
         let (route, upstream) = (Arc::clone(self.route()), self.upstream().clone());
         Some(PartSource { key: found.key, route, upstream, head, validator, len })
     }
+}
+
+/// The response from a stored one, if all of its content is in the entry. It is `age` old at `now`.
+pub(super) fn from_inline(
+    stored: &StoredResponse,
+    head: &request::Parts,
+    age: Duration,
+    now: SystemTime,
+) -> Option<Response<Body>> {
+    let Content::Inline(bytes) = &stored.content else { return None };
+    let Answer { head: response, selected } = watari_cache::answer(stored, head, age, &hit(stored, now));
+    Some(Response::from_parts(response, inline(bytes, selected)))
+}
+
+pub(super) fn count(cache: &ResponseCache, trace: &RequestTrace, result: CacheResult) {
+    trace.set_cache(result.as_str());
+    cache.metrics.count(result);
+}
+
+fn inline(bytes: &Bytes, selected: Selected) -> Body {
+    match selected {
+        Selected::Nothing => empty(),
+        Selected::Part(part) => full(bytes.slice(part.start as usize..part.end as usize)),
+        selected @ Selected::Parts(..) => {
+            CachedBody::new(selected, ContentSource::Inline(bytes.clone())).boxed_unsync()
+        }
+    }
+}
+
+fn hit(stored: &StoredResponse, now: SystemTime) -> CacheStatus {
+    CacheStatus { ttl_s: Some(stored.terms.ttl_s(now)), ..CacheStatus::default() }
 }
 
 fn forwarded(why: Forwarded, status: StatusCode) -> CacheStatus {

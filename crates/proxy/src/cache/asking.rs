@@ -17,11 +17,14 @@ use crate::exchange::failure::Failure;
 
 /// Fields of requests that some origins obey, and that are in no key: with them, one client could choose the response
 /// that others get. Fields about the client itself (`Forwarded`, `X-Forwarded-For`) are the proxy's own.
-const UNKEYED: [&str; 12] = [
+const UNKEYED: [&str; 15] = [
     "x-original-url",
+    "x-original-uri",
     "x-rewrite-url",
     "x-original-host",
     "x-host",
+    "x-url-scheme",
+    "front-end-https",
     "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
@@ -43,7 +46,6 @@ impl Stage {
     ) -> Result<Response<Body>, Failure> {
         let mut request = head.clone();
         let rules = &self.route().rules;
-        remove_unkeyed(&mut request.headers, &rules.key.headers);
         let is_validation = if let Some(found) = &stale {
             watari_cache::validation_request(&mut request, found.response(), rules)
         } else {
@@ -175,7 +177,7 @@ impl Stage {
     }
 }
 
-fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[http::HeaderName]) {
+pub(super) fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[http::HeaderName]) {
     for name in UNKEYED.iter().filter(|name| !keyed.iter().any(|keyed| keyed == *name)) {
         headers.remove(*name);
     }

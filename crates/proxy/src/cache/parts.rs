@@ -128,8 +128,8 @@ impl Parts {
         let missing = self.missing(object, &part, source.len).await;
         let settings = FillSettings { is_to_end: missing.end == source.len, is_resumable: true, stored_max: u64::MAX };
         let begin = || Fill::new(object, missing.start, Some(missing.end), settings);
-        let (reader, begun) = self.cache.fills.join_or_begin(object, part.start, begin);
-        if let Some(registered) = begun {
+        let (reader, registered) = self.cache.fills.join_or_begin(object, part.start, begin);
+        if let Some(registered) = registered {
             tokio::spawn(async move { self.fill(&registered.fill, missing).await });
         }
         Some(reader)

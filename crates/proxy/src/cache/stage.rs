@@ -26,10 +26,13 @@ use http_body_util::BodyExt as _;
 use watari_body::{Body, BoxedRequest, empty};
 use watari_cache::{Entry, Forwarded, Key, Purge, RequestDirectives, Reuse};
 
+use super::answering;
+use super::asking::remove_unkeyed;
 use super::metrics::CacheResult;
 use super::questions::{Joined, Outcome};
 use super::response_cache::{Found, ResponseCache};
 use super::upstream::Upstream;
+use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
 use crate::observe::access_log::RequestTrace;
 use crate::route::cache::RouteCache;
@@ -64,12 +67,8 @@ impl Stage {
         authority: &Authority,
         trace: &Arc<RequestTrace>,
     ) -> Self {
-        let mut authority = authority.as_str().to_ascii_lowercase();
-        if let Some(host) = authority.strip_suffix(":443") {
-            authority.truncate(host.len());
-        }
         let (cache, route, trace) = (Arc::clone(cache), Arc::clone(route), Arc::clone(trace));
-        Self { cache, route, upstream, authority, trace }
+        Self { cache, route, upstream, authority: host_text(authority).to_ascii_lowercase(), trace }
     }
 
     pub(super) fn cache(&self) -> &Arc<ResponseCache> {
@@ -92,28 +91,11 @@ impl Stage {
         &self.trace
     }
 
-    /// Why the cache does not answer a request. `None`: it may answer.
-    pub(crate) fn goes_around(&self, request: &BoxedRequest) -> Option<Forwarded> {
-        let head = &request.head;
-        if head.method != Method::GET && head.method != Method::HEAD {
-            return Some(Forwarded::Method);
-        }
-        // A request for an upgrade has an extension.
-        let is_plain = request.body.is_end_stream() && head.extensions.is_empty();
-        // Conditions for origins (RFC 9111, section 4.3.2).
-        let is_conditional = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
-        // The origin gets the certificate, and may answer by it.
-        let is_identified = self.upstream.client.certificate_field.is_some();
-        let is_bypassed = is_identified || self.route.is_bypassed(&head.headers);
-        if !is_plain || is_conditional || is_bypassed || head.uri.path_and_query().is_none() {
-            return Some(Forwarded::Bypass);
-        }
-        directives(&head.headers).no_store.then_some(Forwarded::Request)
-    }
-
     /// The response to a request that does not go around the cache.
-    pub(crate) async fn respond(&self, head: request::Parts) -> Result<Response<Body>, Failure> {
+    pub(crate) async fn respond(&self, mut head: request::Parts) -> Result<Response<Body>, Failure> {
         let target = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        // First of all: requests for parts and heads change entries, too.
+        remove_unkeyed(&mut head.headers, &self.route.rules.key.headers);
         let primary = Key::of(&self.route.rules.key, &self.route.policy, &self.authority, &target, &head.headers);
         let asked = directives(&head.headers);
         for _ in 0..LOOKS_MAX {
@@ -209,6 +191,61 @@ impl Stage {
             self.cache.purge(purge);
         }
     }
+}
+
+/// Why the cache does not answer a request. `None`: it may answer.
+pub(crate) fn goes_around(route: &RouteCache, client: &Client, request: &BoxedRequest) -> Option<Forwarded> {
+    let head = &request.head;
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Some(Forwarded::Method);
+    }
+    // A request for an upgrade has an extension.
+    let is_plain = request.body.is_end_stream() && head.extensions.is_empty();
+    // Conditions for origins (RFC 9111, section 4.3.2).
+    let is_conditional = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
+    // The origin gets the certificate, and may answer by it.
+    let is_identified = client.certificate_field.is_some();
+    let is_bypassed = is_identified || route.is_bypassed(&head.headers);
+    if !is_plain || is_conditional || is_bypassed || head.uri.path_and_query().is_none() {
+        return Some(Forwarded::Bypass);
+    }
+    directives(&head.headers).no_store.then_some(Forwarded::Request)
+}
+
+/// The response from a fresh entry that is in memory with all its content. Most hits need no more than this. The request
+/// does not go around the cache.
+pub(crate) fn at_hand(
+    cache: &ResponseCache,
+    route: &RouteCache,
+    authority: &Authority,
+    head: &request::Parts,
+    trace: &RequestTrace,
+) -> Option<Response<Body>> {
+    if head.headers.contains_key(CACHE_CONTROL) || head.headers.contains_key(PRAGMA) {
+        return None;
+    }
+    let target = head.uri.path_and_query()?;
+    let key = Key::of(&route.rules.key, &route.policy, host_text(authority), target, &head.headers);
+    let mut entry = cache.store().get_now(&key)?;
+    if let Entry::Varies(vary) = &*entry {
+        entry = cache.store().get_now(&key.variant(vary, &head.headers))?;
+    }
+    let Entry::Response(stored) = &*entry else { return None };
+    let now = SystemTime::now();
+    let Reuse::Fresh { age } = watari_cache::reuse(&stored.terms, &RequestDirectives::default(), now) else {
+        return None;
+    };
+    if cache.is_purged(stored) {
+        return None;
+    }
+    let response = answering::from_inline(stored, head, age, now)?;
+    answering::count(cache, trace, CacheResult::Hit);
+    Some(response)
+}
+
+/// The requested authority without the port of https.
+fn host_text(authority: &Authority) -> &str {
+    authority.as_str().strip_suffix(":443").unwrap_or(authority.as_str())
 }
 
 /// The method and the target of an unsafe request, whose response may invalidate entries.
