@@ -15,7 +15,7 @@ use crate::admit::forwarded::TrustedProxies;
 use crate::admit::request_guards::RequestGuards;
 use crate::cache::handle::CacheHandle;
 use crate::cache::owners::{self, AskedTerms};
-use crate::cache::stage::{Stage, at_hand, goes_around, unsafe_request};
+use crate::cache::stage::{Stage, at_hand, goes_around, invalidated, unsafe_request};
 use crate::cache::upstream::Upstream;
 use crate::config::Config;
 use crate::exchange::client::Client;
@@ -25,6 +25,7 @@ use crate::observe::metrics::Metrics;
 use crate::pool::PoolConfig;
 use crate::pool::authority::Authority;
 use crate::respond::shape::Shape;
+use crate::route::cache::RouteCache;
 use crate::route::path;
 use crate::route::routes::{Destination, Route, Routes};
 use crate::route::template::Facts;
@@ -231,12 +232,19 @@ impl Proxy {
             return Ok(self.shape.answer(answer));
         }
         let network = self.clients.network(client);
-        let Some((settings, cache)) = route.cache.as_ref().zip(self.cache.get()) else {
+        let Some(settings) = &route.cache else {
             kept.place = transfers.pool().enter(host, path, network).await?;
             let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
             return Ok(self.shape.answer(response));
         };
-        let around = goes_around(settings, client, &request);
+        let unsafe_request = unsafe_request(&request.head);
+        let Some(cache) = self.cache.get() else {
+            kept.place = transfers.pool().enter(host, path, network).await?;
+            let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+            self.invalidate(settings, facts.host, unsafe_request.as_ref(), &response);
+            return Ok(self.shape.answer(response));
+        };
+        let around = goes_around(settings, client, self.identifies(route, settings), &request);
         if around.is_none()
             && let Some(response) = at_hand(cache, settings, facts.host, &request.head, trace)
         {
@@ -255,14 +263,29 @@ impl Proxy {
             // Boxed: this large future would enlarge the future of every request.
             return Ok(self.shape.answer(Box::pin(stage.respond(*request.head)).await?));
         };
-        let unsafe_request = unsafe_request(&request.head);
         kept.place = transfers.pool().enter(host, path, network).await?;
         let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
         let response = stage.passed(response, why);
-        if let Some(request) = &unsafe_request {
-            stage.invalidate(request, &response);
-        }
+        self.invalidate(settings, facts.host, unsafe_request.as_ref(), &response);
         Ok(self.shape.answer(response))
+    }
+
+    /// Whether origins of the route get a field from its authority that is not in the key of the cache.
+    fn identifies(&self, route: &Route, settings: &RouteCache) -> bool {
+        let authority = route.auth.and_then(|authority| self.authorities.get(authority));
+        authority.is_some_and(|authority| authority.copies_beyond(&settings.rules.key.headers))
+    }
+
+    /// Purges what the response to an unsafe request invalidates.
+    fn invalidate(
+        &self,
+        settings: &RouteCache,
+        host: &uri::Authority,
+        request: Option<&Parts>,
+        response: &Response<Body>,
+    ) {
+        let purges = request.map(|request| invalidated(settings, host, request, response));
+        purges.into_iter().flatten().for_each(|purge| self.cache.invalidate(purge));
     }
 
     /// The response to a request of another agent, for whose key this agent is the owner.
@@ -270,7 +293,8 @@ impl Proxy {
         match self.answer_agent(&mut head) {
             Some(stage) => match stage.respond(head).await {
                 Ok(response) => response,
-                Err(failure) => self.shape.failure(&failure),
+                // The asking agent may reach an origin that this one does not.
+                Err(_) => owners::refusal(),
             },
             None => owners::refusal(),
         }

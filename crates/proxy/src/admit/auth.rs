@@ -145,6 +145,11 @@ impl Auth {
         }
     }
 
+    /// Whether requests get a field that is not among these.
+    pub(crate) fn copies_beyond(&self, names: &[HeaderName]) -> bool {
+        self.copy.iter().any(|copied| !names.contains(copied))
+    }
+
     /// Replaces the client's fields of these names. They are removed even if the authority sends none.
     fn copy(&self, answer: &HeaderMap, request: &mut HeaderMap) {
         for name in &self.copy {

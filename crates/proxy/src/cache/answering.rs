@@ -4,26 +4,32 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, RANGE};
-use http::{HeaderName, Method, Response, StatusCode, request};
+use http::header::{CONTENT_LENGTH, RANGE, SET_COOKIE};
+use http::{HeaderName, Method, Response, StatusCode, request, response};
 use http_body_util::BodyExt as _;
 use watari_body::{Body, empty, full};
 use watari_cache::{
-    Answer, CACHE_NAME, CacheStatus, Content, Forwarded, Key, NotStored, ObjectId, Selected, StoredResponse,
+    Answer, CACHE_NAME, CacheStatus, Content, Forwarded, Key, NotStored, ObjectId, ResponseDirectives, Reuse, Selected,
+    StoredResponse,
 };
 
+use super::asking::select_target;
 use super::body::{CachedBody, ContentSource};
 use super::fill::Reader;
-use super::filling::Filling;
+use super::filling::{Filling, is_resumable};
 use super::metrics::CacheResult;
 use super::parts::{PartSource, Parts};
 use super::questions::Available;
 use super::response_cache::{Found, ResponseCache};
-use super::stage::Stage;
+use super::stage::{Stage, directives};
 use crate::exchange::failure::Failure;
 use crate::observe::access_log::RequestTrace;
 
 static CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Marks the response to a request that has begun a fill. It is stored in the response's extensions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BeginsFill;
 
 impl Stage {
     /// The response from a stored one. `None`: its content is no longer stored, and cannot be requested again.
@@ -59,7 +65,9 @@ impl Stage {
         head: &request::Parts,
     ) -> Option<Response<Body>> {
         let variant = if available.vary.is_empty() { primary } else { primary.variant(&available.vary, &head.headers) };
-        if variant != available.key || self.cache().is_purged(available.found.response()) {
+        let response = available.found.response();
+        let reuse = watari_cache::reuse(&response.terms, &directives(&head.headers), SystemTime::now());
+        if variant != available.key || reuse == Reuse::Validate || self.cache().is_purged(response) {
             return None;
         }
         let reader = match &available.fill {
@@ -70,15 +78,24 @@ impl Stage {
         self.answer_now(&available.found, reader, head, &status, CacheResult::Collapsed).await
     }
 
-    /// The response to the request that has begun a fill. `status` is that of the origin's response.
+    /// The response to the request that has begun a fill, from the response of the origin. It alone gets the fields that
+    /// are not stored.
     pub(super) async fn missed(
         &self,
         Filling { found, reader }: Filling,
         head: &request::Parts,
-        status: StatusCode,
+        origin: &response::Parts,
     ) -> Result<Response<Body>, Failure> {
-        let status = CacheStatus { is_stored: true, ..forwarded(Forwarded::UriMiss, status) };
-        self.answer_now(&found, reader, head, &status, CacheResult::Miss).await.ok_or(Failure::NoOrigin)
+        let status = CacheStatus { is_stored: true, ..forwarded(Forwarded::UriMiss, origin.status) };
+        let answered = self.answer_now(&found, reader, head, &status, CacheResult::Miss).await;
+        let mut response = answered.ok_or(Failure::NoOrigin)?;
+        response.extensions_mut().insert(BeginsFill);
+        for name in ResponseDirectives::of(&origin.headers).withheld.into_iter().chain([SET_COOKIE]) {
+            for value in origin.headers.get_all(&name) {
+                response.headers_mut().append(&name, value.clone());
+            }
+        }
+        Ok(response)
     }
 
     /// A response of the origin that was not stored.
@@ -171,12 +188,14 @@ impl Stage {
 
     /// Where parts of the content come from that are not stored.
     fn part_source(&self, found: &Found, head: &request::Parts, len: u64) -> Option<PartSource> {
-        let validator = watari_cache::strong_validator(&found.response().headers)?.clone();
+        let fields = &found.response().headers;
+        let validator = watari_cache::strong_validator(fields).filter(|_| is_resumable(fields))?.clone();
         let mut head = head.clone();
         head.method = Method::GET;
         watari_cache::fill_request(&mut head, &self.route().rules);
+        select_target(&mut head, &self.route().rules.key);
         let (route, upstream) = (Arc::clone(self.route()), self.upstream().clone());
-        Some(PartSource { key: found.key, route, upstream, head, validator, len })
+        Some(PartSource { keys: found.keys, route, upstream, head, validator, len })
     }
 }
 

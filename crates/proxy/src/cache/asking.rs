@@ -3,17 +3,20 @@
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use http::header::HeaderMap;
-use http::{Response, StatusCode, request};
+use http::header::{CONTENT_RANGE, HeaderMap, IF_RANGE};
+use http::uri::PathAndQuery;
+use http::{Response, StatusCode, Uri, request, response};
 use http_body::Body as _;
 use watari_body::Body;
-use watari_cache::{Entry, Forwarded, HeadUpdate, NotStored, Received, StoredResponse, Vary};
+use watari_cache::{Entry, Forwarded, HeadUpdate, KeyRules, NotStored, Received, StoredResponse, Vary};
+use watari_conditional::ContentRange;
 
-use super::filling::{Asked, HELD_MAX, align};
+use super::filling::{Asked, HELD_MAX, align, is_resumable};
 use super::questions::{Available, Leader, Outcome};
 use super::response_cache::Found;
 use super::stage::{Keys, Stage, directives};
 use crate::exchange::failure::Failure;
+use crate::exchange::fields;
 
 /// Fields of requests that some origins obey, and that are in no key: with them, one client could choose the response
 /// that others get. Fields about the client itself (`Forwarded`, `X-Forwarded-For`) are the proxy's own.
@@ -46,6 +49,7 @@ impl Stage {
     ) -> Result<Response<Body>, Failure> {
         let mut request = head.clone();
         let rules = &self.route().rules;
+        select_target(&mut request, &rules.key);
         let is_validation = if let Some(found) = &stale {
             watari_cache::validation_request(&mut request, found.response(), rules)
         } else {
@@ -54,7 +58,7 @@ impl Stage {
         };
         let is_aligned = align(&mut request.headers);
         let (purged, requested) = (self.cache().purged(), SystemTime::now());
-        let asked = self.upstream().ask_owner_first(self.cache(), self.route(), &keys.variant, request, self.trace());
+        let asked = self.upstream().ask_owner_first(self.cache(), self.route(), &keys.primary, request, self.trace());
         let response = match asked.await {
             Ok(response) => response,
             Err(failure) => {
@@ -80,19 +84,20 @@ impl Stage {
         }
         let (response, body) = response.into_parts();
         let judged = watari_cache::judge(&head, &response, received, rules);
-        let is_storable = body.size_hint().exact().is_none_or(|len| len <= HELD_MAX)
-            || watari_cache::strong_validator(&response.headers).is_some();
-        match judged.and_then(|judged| if is_storable { Ok(judged) } else { Err(NotStored::TooLarge) }) {
-            Ok((terms, vary)) => {
-                let status = response.status;
+        let judged = judged.and_then(|judged| storable(&response, &body).map(|range| (judged, range)));
+        match judged {
+            Ok(((terms, vary), range)) => {
                 let asked = Asked { stage: self, leader, keys, head: &head, purged, responded: received.responded };
-                let filling = asked.fill(&response, body, terms, vary).await;
-                self.missed(filling, &head, status).await
+                let filling = asked.fill(&response, body, range, (terms, vary)).await;
+                self.missed(filling, &head, &response).await
             }
             Err(reason) => {
-                self.not_stored(leader, keys, reason, stale.is_some());
-                // The client has asked for another range.
-                if is_aligned && response.status == StatusCode::PARTIAL_CONTENT {
+                let is_replaced = stale.is_some() && replaces(response.status);
+                self.not_stored(leader, keys, reason, is_replaced);
+                // The origin was asked for another range, or without the version that the client has a part of.
+                let is_range =
+                    matches!(response.status, StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE);
+                if is_range && (is_aligned || head.headers.contains_key(IF_RANGE)) {
                     return self.pass(head).await;
                 }
                 Ok(self.unstored(Response::from_parts(response, body), reason))
@@ -113,7 +118,7 @@ impl Stage {
         head: request::Parts,
         stale: Option<Found>,
     ) -> Result<Response<Body>, Failure> {
-        let (purged, requested) = (self.cache().purged(), SystemTime::now());
+        let requested = SystemTime::now();
         let Some(found) = stale else { return self.pass(head).await };
         let response = match self.upstream().ask(head.clone(), self.trace()).await {
             Ok(response) => response,
@@ -123,7 +128,6 @@ impl Stage {
         let (parts, body) = response.into_parts();
         match watari_cache::updated_by_head(found.response(), &head, &parts, received, &self.route().rules) {
             HeadUpdate::Updated(updated) => {
-                updated.purges.store(purged, Ordering::Relaxed);
                 self.cache().store().insert(keys.variant, Entry::Response(*updated).into());
             }
             HeadUpdate::Outdated => self.cache().store().remove(&keys.variant),
@@ -165,9 +169,14 @@ impl Stage {
     ) -> Result<Response<Body>, Failure> {
         updated.purges.store(purged, Ordering::Relaxed);
         let vary = Vary::of(&updated.headers).unwrap_or_default();
-        let found = Found::of(keys.variant, Entry::Response(updated).into()).ok_or(Failure::NoOrigin)?;
+        let is_for_others = !updated.terms.is_always_validated;
+        let found = Found::of(keys, Entry::Response(updated).into()).ok_or(Failure::NoOrigin)?;
         self.cache().store().insert(keys.variant, found.entry.clone());
-        leader.answered(Outcome::Available(Available { vary, key: keys.variant, found: found.clone(), fill: None }));
+        leader.answered(if is_for_others {
+            Outcome::Available(Available { vary, key: keys.variant, found: found.clone(), fill: None })
+        } else {
+            Outcome::Released
+        });
         if let Some(response) = self.validated(&found, &head).await {
             return Ok(response);
         }
@@ -178,9 +187,34 @@ impl Stage {
 }
 
 pub(super) fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[http::HeaderName]) {
-    for name in UNKEYED.iter().filter(|name| !keyed.iter().any(|keyed| keyed == *name)) {
-        headers.remove(*name);
+    let is_unkeyed = |name: &str| UNKEYED.iter().any(|unkeyed| fields::are_alike(unkeyed, name));
+    fields::remove_if(headers, |name| is_unkeyed(name) && !keyed.iter().any(|keyed| keyed == name));
+}
+
+/// Leaves out the query fields that do not select an entry: a response that depends on them would be for all.
+pub(super) fn select_target(request: &mut request::Parts, key: &KeyRules) {
+    let Some(target) = request.uri.path_and_query() else { return };
+    let selected = key.target(target);
+    if *selected != *target.as_str()
+        && let Ok(selected) = PathAndQuery::try_from(&*selected)
+    {
+        request.uri = Uri::from(selected);
     }
+}
+
+/// The range of a 206 that can be stored, with the complete length. `None`: the response has the whole content.
+fn storable(head: &response::Parts, body: &Body) -> Result<Option<ContentRange>, NotStored> {
+    if head.status == StatusCode::PARTIAL_CONTENT {
+        let range = head.headers.get(CONTENT_RANGE).and_then(|value| ContentRange::parse(value.as_bytes()));
+        return range.map(Some).ok_or(NotStored::Range);
+    }
+    let is_short = body.size_hint().exact().is_none_or(|len| len <= HELD_MAX);
+    if is_short || is_resumable(&head.headers) { Ok(None) } else { Err(NotStored::TooLarge) }
+}
+
+/// Whether a response that is not stored shows that the stored one is outdated. Errors do not.
+fn replaces(status: StatusCode) -> bool {
+    status.is_success() || status.is_redirection() || matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
 fn may_answer_stale(found: &Found, head: &request::Parts) -> bool {

@@ -149,6 +149,7 @@ impl Pieces {
                     // A piece is shorter than others only at the end of the content.
                     let rest = bytes.get(within as usize..).filter(|rest| !rest.is_empty());
                     let rest = rest.map(|rest| bytes.slice_ref(rest)).ok_or(CacheBodyError::Gone);
+                    self.has_asked = false;
                     return Poll::Ready(rest.map(Some));
                 }
                 Position::Filling(reader) => match ready!(reader.poll_read(cx, offset)) {
@@ -235,6 +236,9 @@ impl http_body::Body for CachedBody {
                     this.segments.pop_front();
                 }
                 Err(error) => {
+                    if let ContentSource::Pieces(pieces) = &this.source {
+                        pieces.parts.count_cut();
+                    }
                     this.segments.clear();
                     return Poll::Ready(Some(Err(error.into())));
                 }

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! * A fill runs in a task of its own, so it does not end with the client that began it.
-//! * It is at most [`AHEAD_MAX`] ahead of its fastest reader. Without readers it goes on only if little is left.
+//! * It is at most [`AHEAD_MAX`] ahead of its fastest reader, or of its slowest one from where on it is not stored. Without
+//!   readers it goes on only if little is left.
 //! * Chunks are dropped when they are in the store and [`WINDOW_LEN`] behind. A fill of content that cannot be requested
 //!   again by range drops none while it lasts: a slow reader could not get them from elsewhere.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -53,7 +54,10 @@ struct Progress {
     stored: u64,
     /// The furthest offset that a reader has reached.
     taken: u64,
-    readers: usize,
+    /// The offset that each reader has reached, by its number.
+    readers: HashMap<u64, u64>,
+    /// The number of the next reader.
+    next_reader: u64,
     waiting: Vec<Waker>,
     ending: Option<FillEnding>,
 }
@@ -64,7 +68,7 @@ pub(super) struct FillSettings {
     pub(super) is_to_end: bool,
     /// Whether other parts of the object can be requested from the origin.
     pub(super) is_resumable: bool,
-    /// The offset at which a fill of unknown length is no longer stored.
+    /// The offset from which on its bytes are no longer stored.
     pub(super) stored_max: u64,
 }
 
@@ -91,7 +95,10 @@ pub(super) enum Read {
 
 /// A reader of a fill. Dropping it ends its part.
 #[derive(Debug)]
-pub(super) struct Reader(Arc<Fill>);
+pub(super) struct Reader {
+    fill: Arc<Fill>,
+    number: u64,
+}
 
 /// What a fill ends with.
 pub(super) struct Filled {
@@ -111,13 +118,14 @@ impl Fill {
             received: start,
             stored: start,
             taken: start,
-            readers: 1,
+            readers: HashMap::from([(0, start)]),
+            next_reader: 1,
             waiting: Vec::new(),
             ending: None,
         };
         let progress = Mutex::new(progress);
         let fill = Arc::new(Self { object, start, end, settings, progress, taken: Notify::new() });
-        (Arc::clone(&fill), Reader(fill))
+        (Arc::clone(&fill), Reader { fill, number: 0 })
     }
 
     pub(super) fn object(&self) -> ObjectId {
@@ -132,8 +140,14 @@ impl Fill {
         if !is_near || !is_within || progress.ending == Some(FillEnding::Cut) {
             return None;
         }
-        progress.readers += 1;
-        Some(Reader(Arc::clone(self)))
+        Some(self.reader(&mut progress, offset))
+    }
+
+    fn reader(self: &Arc<Self>, progress: &mut Progress, offset: u64) -> Reader {
+        let number = progress.next_reader;
+        progress.next_reader += 1;
+        progress.readers.insert(number, offset);
+        Reader { fill: Arc::clone(self), number }
     }
 
     /// A reader of bytes that the store has: while it reads them, the fill goes on.
@@ -142,8 +156,8 @@ impl Fill {
         if progress.ending.is_some() {
             return None;
         }
-        progress.readers += 1;
-        Some(Reader(Arc::clone(self)))
+        let taken = progress.taken;
+        Some(self.reader(&mut progress, taken))
     }
 
     /// The origin does not have the bytes.
@@ -198,23 +212,22 @@ impl Fill {
     }
 
     fn is_stored(&self, offset: u64) -> bool {
-        self.end.is_some() || offset <= self.settings.stored_max
+        offset <= self.settings.stored_max
     }
 
-    /// Waits until the fastest reader is near. Returns whether anything more is wanted.
+    /// Waits until a reader is near. Returns whether anything more is wanted.
     async fn may_go_on(&self) -> bool {
         loop {
             let taken = self.taken.notified();
             {
                 let progress = self.progress();
-                if progress.readers == 0 {
-                    let got = progress.received - self.start;
+                if progress.readers.is_empty() {
                     return match self.end {
-                        Some(end) => end - progress.received <= got.max(REST_MAX),
-                        None => got < REST_MAX,
+                        Some(end) => end - progress.received <= REST_MAX,
+                        None => progress.received - self.start < REST_MAX,
                     };
                 }
-                if progress.received < progress.taken + AHEAD_MAX {
+                if progress.received < self.needed(&progress) + AHEAD_MAX {
                     return true;
                 }
             }
@@ -251,20 +264,28 @@ impl Fill {
         Ok(())
     }
 
-    /// Drops chunks that readers can get from the store. Those of a fill that is too long to be stored are dropped when
-    /// its fastest reader has them.
+    /// Drops chunks that readers can get from the store. Those that are not stored are dropped when all readers have them.
     fn drop_chunks(&self, progress: &mut Progress) {
         let keeps_all = !self.settings.is_resumable && self.is_stored(progress.received);
         if keeps_all {
             return;
         }
-        let until = if self.is_stored(progress.received) { progress.stored } else { progress.taken };
-        let until = until.min(progress.received.saturating_sub(WINDOW_LEN));
+        let stored = if self.is_stored(progress.received) { progress.stored } else { progress.received };
+        let until = stored.min(self.needed(progress)).min(progress.received.saturating_sub(WINDOW_LEN));
         while let Some((_, chunk)) = progress.chunks.front()
             && progress.kept_from + chunk.len() as u64 <= until
         {
             progress.kept_from += chunk.len() as u64;
             progress.chunks.pop_front();
+        }
+    }
+
+    /// The offset from which on readers need chunks: the fastest one, or the slowest one if the store does not get them.
+    fn needed(&self, progress: &Progress) -> u64 {
+        if self.is_stored(progress.received) {
+            progress.taken
+        } else {
+            progress.readers.values().min().copied().unwrap_or(progress.received)
         }
     }
 
@@ -310,7 +331,7 @@ impl Progress {
 impl Reader {
     /// Reads the next bytes at `offset`. Pending: they have not arrived.
     pub(super) fn poll_read(&self, cx: &Context<'_>, offset: u64) -> Poll<Read> {
-        let fill = &*self.0;
+        let fill = &*self.fill;
         let mut progress = fill.progress();
         if offset < progress.kept_from {
             return Poll::Ready(Read::Elsewhere);
@@ -318,8 +339,9 @@ impl Reader {
         let bytes = progress.chunk(offset);
         // Also without bytes: the reader may have got all before `offset` from the store.
         let reached = offset + bytes.as_ref().map_or(0, Bytes::len) as u64;
-        if reached > progress.taken {
-            progress.taken = reached;
+        let before = progress.readers.insert(self.number, reached);
+        progress.taken = progress.taken.max(reached);
+        if before != Some(reached) {
             fill.taken.notify_one();
         }
         if let Some(bytes) = bytes {
@@ -341,8 +363,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.progress().readers -= 1;
-        self.0.taken.notify_one();
+        self.fill.progress().readers.remove(&self.number);
+        self.fill.taken.notify_one();
     }
 }
 

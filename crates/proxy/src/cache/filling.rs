@@ -8,12 +8,13 @@ use std::task::Poll;
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
+use http::header::{ACCEPT_RANGES, HeaderMap, HeaderValue, RANGE};
 use http::{StatusCode, request, response};
 use http_body::Body as _;
 use rand::RngExt as _;
 use watari_body::Body;
 use watari_cache::{Content, Entry, Key, ObjectId, PIECE_LEN, StoredResponse, Terms, Vary};
+use watari_conditional::ContentRange;
 
 use super::fill::{Fill, FillEnding, FillSettings, Reader};
 use super::questions::{Available, Leader, Outcome};
@@ -26,6 +27,9 @@ const INLINE_MAX: usize = 64 * 1024;
 /// The longest content that is stored although its parts cannot be requested again, in bytes. Each response from it holds
 /// all of it.
 pub(super) const HELD_MAX: u64 = 32 << 20;
+
+/// With so many fills, no further one holds all of its content.
+const HOLDING_MAX: usize = 32;
 
 /// A question to the origin, whose response is stored.
 pub(super) struct Asked<'a> {
@@ -60,7 +64,13 @@ enum Then {
 
 impl Asked<'_> {
     /// Begins to store a response.
-    pub(super) async fn fill(self, head: &response::Parts, mut body: Body, terms: Terms, vary: Vary) -> Filling {
+    pub(super) async fn fill(
+        self,
+        head: &response::Parts,
+        mut body: Body,
+        range: Option<ContentRange>,
+        (terms, vary): (Terms, Vary),
+    ) -> Filling {
         let cache = Arc::clone(self.stage.cache());
         let key = if vary.is_empty() {
             self.keys.primary
@@ -68,30 +78,40 @@ impl Asked<'_> {
             cache.store().insert(self.keys.primary, Arc::new(Entry::Varies(vary.clone())));
             self.keys.primary.variant(&vary, &self.head.headers)
         };
-        let range = (head.status == StatusCode::PARTIAL_CONTENT).then(|| content_range(&head.headers)).flatten();
-        let len = range.as_ref().map_or_else(|| body.size_hint().exact(), |(_, _, complete)| Some(*complete));
+        let len = range.as_ref().map_or_else(|| body.size_hint().exact(), |range| Some(range.length));
+        // Each use of the response needs a validation of its own.
+        let is_for_others = !terms.is_always_validated;
         let Arrived { content: first, then } = arrived(&mut body).await;
         if matches!(then, Then::End) && range.is_none() {
             let found = self.found(key, head, terms, Content::Inline(first));
             cache.store().insert(key, Arc::clone(&found.entry));
-            self.leader.answered(Outcome::Available(Available { vary, key, found: found.clone(), fill: None }));
+            let available = Available { vary, key, found: found.clone(), fill: None };
+            self.leader.answered(if is_for_others { Outcome::Available(available) } else { Outcome::Released });
             return Filling { found, reader: None };
         }
-        let rest = matches!(then, Then::More).then_some(body);
+        let rest = (!matches!(then, Then::Cut)).then_some(body);
         let object = ObjectId(rand::rng().random());
         let content = len.map_or(Content::Inline(Bytes::new()), |len| Content::Pieces { object, len });
         let found = self.found(key, head, terms, content);
         let found = Found { growing: len.is_none().then_some(object), ..found };
-        let (start, end) = range.map_or((0, len), |(start, end, _)| (start, Some(end)));
-        let is_resumable = len.is_some() && watari_cache::strong_validator(&found.response().headers).is_some();
+        let (start, end) = range.map_or((0, len), |ContentRange { range, .. }| (range.start, Some(range.end)));
+        let is_resumable = len.is_some() && is_resumable(&found.response().headers);
         let object_max = self.stage.route().rules.object_bytes_max;
-        let stored_max = if is_resumable { object_max } else { object_max.min(HELD_MAX) };
+        let stored_max = match is_resumable {
+            true => object_max,
+            // It would hold all of its content.
+            false if cache.fills.len() >= HOLDING_MAX => 0,
+            false => object_max.min(HELD_MAX),
+        };
         let settings = FillSettings { is_to_end: end == len, is_resumable, stored_max };
         let (fill, reader) = Fill::new(object, start, end, settings);
         let available = Available { vary, key, found: found.clone(), fill: Some(Arc::clone(&fill)) };
         // Later requests find a resumable response in the store, and its fill by its object. They wait for others.
         let registered = cache.fills.register(&fill);
-        let leader = if is_resumable {
+        let leader = if !is_for_others {
+            self.leader.answered(Outcome::Released);
+            None
+        } else if is_resumable {
             cache.store().insert(key, Arc::clone(&found.entry));
             self.leader.answered(Outcome::Available(Available { fill: None, ..available }));
             None
@@ -103,7 +123,8 @@ impl Asked<'_> {
             let filled = fill.run(first, rest, cache.store().clone()).await;
             let is_complete = filled.ending == FillEnding::Complete && filled.is_stored;
             cache.metrics.filled_bytes.inc_by(filled.end - start);
-            complete(&cache, key, &stored, (object, filled.end), is_complete.then_some(filled.end), is_resumable);
+            let pieces = (object, filled.end.min(stored_max));
+            complete(&cache, key, &stored, pieces, is_complete.then_some(filled.end), is_resumable);
             drop((leader, registered));
         });
         Filling { found, reader: Some(reader) }
@@ -121,7 +142,8 @@ impl Asked<'_> {
             groups: watari_cache::groups(&head.headers),
             purges: AtomicU64::new(self.purged),
         };
-        Found::of(key, Arc::new(Entry::Response(stored))).expect("it was made as a response")
+        let keys = Keys { variant: key, ..self.keys };
+        Found::of(keys, Arc::new(Entry::Response(stored))).expect("it was made as a response")
     }
 }
 
@@ -143,11 +165,8 @@ fn complete(
                 _ if is_resumable => return,
                 _ => Content::Pieces { object, len: end },
             };
-            let is_inline = matches!(content, Content::Inline(_));
+            // Bodies that have begun may still read the piece.
             cache.store().insert(key, Arc::new(Entry::Response(with_content(found.response(), content))));
-            if is_inline {
-                cache.store().remove(&Key::piece(object, 0));
-            }
         }
         None if is_resumable => {}
         None => {
@@ -168,6 +187,12 @@ fn with_content(stored: &StoredResponse, content: Content) -> StoredResponse {
         groups: stored.groups.clone(),
         purges: AtomicU64::new(stored.purges.load(Ordering::Relaxed)),
     }
+}
+
+/// Whether parts of a response with a known length can be requested.
+pub(super) fn is_resumable(headers: &HeaderMap) -> bool {
+    watari_cache::strong_validator(headers).is_some()
+        && headers.get(ACCEPT_RANGES).is_none_or(|units| !units.as_bytes().eq_ignore_ascii_case(b"none"))
 }
 
 /// Takes what has arrived of the content, up to [`INLINE_MAX`].
@@ -206,12 +231,4 @@ fn single_range(value: &HeaderValue) -> Option<(u64, Option<u64>)> {
     let (first, last) = value.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
     let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };
     Some((first.parse().ok()?, last))
-}
-
-/// The first byte, the end, and the complete length of `Content-Range`.
-fn content_range(headers: &HeaderMap) -> Option<(u64, u64, u64)> {
-    let (range, complete) = headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last, complete): (u64, u64, u64) = (first.parse().ok()?, last.parse().ok()?, complete.parse().ok()?);
-    (first <= last && last < complete).then_some((first, last + 1, complete))
 }

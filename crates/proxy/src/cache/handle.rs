@@ -30,10 +30,13 @@ pub struct KnownPurges {
     pub purges: Vec<(PurgeId, Purge)>,
 }
 
-/// Purges of other nodes that have come before the cache was open.
+/// Purges that have come before the cache was open.
 #[derive(Debug, Default)]
 struct EarlyPurges {
+    /// Those of other nodes.
     known: Vec<KnownPurges>,
+    /// Those of responses to requests at this node.
+    ordered: Vec<Purge>,
     count: usize,
 }
 
@@ -50,9 +53,12 @@ impl CacheHandle {
     pub fn open(&self, store: Store, mut purges: Purges) -> &Arc<ResponseCache> {
         let mut early = self.early();
         self.cache.get_or_init(|| {
-            let EarlyPurges { known, count } = std::mem::take(&mut *early);
+            let EarlyPurges { known, ordered, count } = std::mem::take(&mut *early);
             for KnownPurges { generation, folded, purges: learned } in known {
                 purges.merge(generation, folded, learned);
+            }
+            for purge in ordered {
+                purges.order(purge);
             }
             if count > EARLY_MAX {
                 purges.order(Purge::Everything);
@@ -87,6 +93,19 @@ impl CacheHandle {
     /// Purges stored responses at all nodes.
     pub fn purge(&self, purge: Purge) -> Result<(), CacheClosed> {
         self.get().map(|cache| cache.purge(purge)).ok_or(CacheClosed)
+    }
+
+    /// Purges what a response has invalidated: at once, or when the cache opens.
+    pub(crate) fn invalidate(&self, purge: Purge) {
+        let mut early = self.early();
+        if let Some(cache) = self.cache.get() {
+            cache.purge(purge);
+            return;
+        }
+        early.count += 1;
+        if early.count <= EARLY_MAX {
+            early.ordered.push(purge);
+        }
     }
 
     pub fn get(&self) -> Option<&Arc<ResponseCache>> {

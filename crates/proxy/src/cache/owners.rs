@@ -110,7 +110,10 @@ impl OwnerRequests {
                     self.leaves(owner);
                     return None;
                 }
-                Err(_) => return None,
+                Err(_) => {
+                    self.leaves(owner);
+                    return None;
+                }
             }
         }
         None

@@ -2,17 +2,23 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
 use http::{HeaderValue, Response, StatusCode, request};
-use watari_body::Body;
-use watari_cache::{Key, ObjectId, PIECE_LEN};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
+use watari_body::{Body, BoxError};
+use watari_cache::{Content, Entry, Key, ObjectId, PIECE_LEN, StoredResponse};
 use watari_cache_store::Store;
+use watari_conditional::ContentRange;
 
 use super::fill::{Fill, FillSettings, Reader};
 use super::response_cache::ResponseCache;
+use super::stage::Keys;
 use super::upstream::Upstream;
 use crate::route::cache::RouteCache;
 
@@ -35,8 +41,8 @@ pub(super) struct Parts {
 
 /// What a request for a part needs.
 pub(super) struct PartSource {
-    /// The key of the stored response.
-    pub(super) key: Key,
+    /// The keys of the stored response.
+    pub(super) keys: Keys,
     pub(super) route: Arc<RouteCache>,
     pub(super) upstream: Upstream,
     /// The request of the client, without conditions and ranges.
@@ -116,6 +122,11 @@ impl Parts {
         self.cache.fills.join(object, offset)
     }
 
+    /// Counts a body that was cut.
+    pub(super) fn count_cut(&self) {
+        self.cache.metrics.cut.inc();
+    }
+
     /// A reader that keeps a fill in progress going.
     pub(super) fn watch(&self, object: ObjectId) -> Option<Reader> {
         self.cache.fills.watch(object)
@@ -152,25 +163,93 @@ impl Parts {
         head.headers.insert(RANGE, HeaderValue::try_from(value).expect("digits are a valid field value"));
         head.headers.insert(IF_RANGE, source.validator.clone());
         let trace = Arc::default();
-        let answered = source.upstream.ask_owner_first(&self.cache, &source.route, &source.key, head, &trace).await;
+        let owner = &source.keys.primary;
+        let answered = source.upstream.ask_owner_first(&self.cache, &source.route, owner, head, &trace).await;
         let Ok(response) = answered else { return fill.refuse() };
-        if let Some(body) = source.accept(response, &range) {
-            fill.clone().run(Bytes::new(), Some(body), self.store().clone()).await;
-        } else {
-            // The origin has another version: the next request is to get that.
-            self.store().remove(&source.key);
-            fill.refuse();
+        match source.accept(response, &range) {
+            Accepted::Body(body) => {
+                fill.clone().run(Bytes::new(), Some(body), self.store().clone()).await;
+            }
+            Accepted::OtherVersion => {
+                self.forget(&source.keys.variant, fill.object());
+                fill.refuse();
+            }
+            Accepted::Nothing => fill.refuse(),
+        }
+    }
+
+    /// The origin has another version: the next request is to get that.
+    fn forget(&self, key: &Key, object: ObjectId) {
+        let entry = self.store().get_now(key);
+        if let Some(Entry::Response(StoredResponse { content: Content::Pieces { object: stored, .. }, .. })) =
+            entry.as_deref()
+            && *stored == object
+        {
+            self.store().remove(key);
         }
     }
 }
 
+/// What the response to a request for a part is.
+enum Accepted {
+    /// The part, in the stored version.
+    Body(Body),
+    OtherVersion,
+    /// An error.
+    Nothing,
+}
+
 impl PartSource {
-    /// The body of a response that is exactly the range, in the stored version (RFC 9110, section 15.3.7).
-    fn accept(&self, response: Response<Body>, range: &Range<u64>) -> Option<Body> {
+    /// Accepts exactly the range (RFC 9110, section 15.3.7), or the whole content, of the stored version.
+    fn accept(&self, response: Response<Body>, range: &Range<u64>) -> Accepted {
         let (head, body) = response.into_parts();
-        let expected = format!("bytes {}-{}/{}", range.start, range.end - 1, self.len);
-        let is_range = head.status == StatusCode::PARTIAL_CONTENT
-            && head.headers.get(CONTENT_RANGE).is_some_and(|value| value.as_bytes() == expected.as_bytes());
-        (is_range && watari_cache::strong_validator(&head.headers) == Some(&self.validator)).then_some(body)
+        let validator = watari_cache::strong_validator(&head.headers);
+        match head.status {
+            StatusCode::PARTIAL_CONTENT if validator == Some(&self.validator) => {
+                let sent = head.headers.get(CONTENT_RANGE).and_then(|value| ContentRange::parse(value.as_bytes()));
+                let expected = ContentRange { range: range.clone(), length: self.len };
+                if sent == Some(expected) { Accepted::Body(body) } else { Accepted::Nothing }
+            }
+            // The origin has ignored the range.
+            StatusCode::OK if validator == Some(&self.validator) && body.size_hint().exact() == Some(self.len) => {
+                Accepted::Body(Cropped { body, skipped: range.start, left: range.end - range.start }.boxed_unsync())
+            }
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Accepted::OtherVersion,
+            _ => Accepted::Nothing,
+        }
+    }
+}
+
+/// A part of a body.
+struct Cropped {
+    body: Body,
+    /// Bytes before the part that have not come yet.
+    skipped: u64,
+    /// Bytes of the part that have not come yet.
+    left: u64,
+}
+
+impl http_body::Body for Cropped {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        while self.left > 0 {
+            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else { return Poll::Ready(None) };
+            let mut data = match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => data,
+                Ok(Err(_)) => continue,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            let before = usize::try_from(self.skipped).unwrap_or(usize::MAX).min(data.len());
+            self.skipped -= before as u64;
+            data.advance(before);
+            data.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+            self.left -= data.len() as u64;
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+        }
+        Poll::Ready(None)
     }
 }

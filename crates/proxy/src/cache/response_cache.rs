@@ -16,9 +16,12 @@ use super::metrics::CacheMetrics;
 use super::owners::{OwnerRequests, Owners};
 use super::parts::Fills;
 use super::questions::Questions;
+use super::stage::Keys;
 
 /// How long requests for a key do not wait for each other after a response that was not for others.
 const RELEASED_FOR: Duration = Duration::from_secs(5);
+/// How often expired keys are removed, if there are too many.
+const RELEASED_LOOK: Duration = Duration::from_secs(1);
 /// The most keys that are remembered for that.
 const RELEASED_MAX: usize = 16 * 1024;
 
@@ -27,7 +30,7 @@ pub struct ResponseCache {
     store: Store,
     pub(super) questions: Arc<Questions>,
     pub(super) fills: Arc<Fills>,
-    released: Mutex<HashMap<Key, Instant>>,
+    released: Mutex<Released>,
     purges: Mutex<Purges>,
     /// The number of the last purge.
     purged: AtomicU64,
@@ -53,10 +56,18 @@ pub struct CacheState {
     pub purges: u64,
 }
 
+/// Keys whose responses were not for others.
+struct Released {
+    /// Until when requests do not wait for each other.
+    keys: HashMap<Key, Instant>,
+    /// When expired keys were last removed.
+    looked: Instant,
+}
+
 /// An entry with a response.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    pub(super) key: Key,
+    pub(super) keys: Keys,
     pub(super) entry: Arc<Entry>,
     /// The object of the content while its length is unknown. The entry has no content then.
     pub(super) growing: Option<ObjectId>,
@@ -74,7 +85,7 @@ impl ResponseCache {
             store,
             questions: Arc::default(),
             fills: Arc::default(),
-            released: Mutex::default(),
+            released: Mutex::new(Released { keys: HashMap::new(), looked: Instant::now() }),
             purged: AtomicU64::new(purges.sequence()),
             purges: Mutex::new(purges),
             changed: watch::channel(0).0,
@@ -216,18 +227,20 @@ impl ResponseCache {
 
     /// Whether the last response under this key was not for other clients.
     pub(super) fn is_released(&self, key: &Key) -> bool {
-        self.released().get(key).is_some_and(|until| *until > Instant::now())
+        self.released().keys.get(key).is_some_and(|until| *until > Instant::now())
     }
 
     /// Requests for this key do not wait for each other, for a while.
     pub(super) fn release(&self, key: Key) {
         let now = Instant::now();
         let mut released = self.released();
-        if released.len() >= RELEASED_MAX {
-            released.retain(|_, until| *until > now);
+        let Released { keys, looked } = &mut *released;
+        if keys.len() >= RELEASED_MAX && *looked + RELEASED_LOOK <= now {
+            *looked = now;
+            keys.retain(|_, until| *until > now);
         }
-        if released.len() < RELEASED_MAX {
-            released.insert(key, now + RELEASED_FOR);
+        if keys.len() < RELEASED_MAX {
+            keys.insert(key, now + RELEASED_FOR);
         }
     }
 
@@ -235,15 +248,15 @@ impl ResponseCache {
         self.purges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn released(&self) -> MutexGuard<'_, HashMap<Key, Instant>> {
+    fn released(&self) -> MutexGuard<'_, Released> {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Found {
     /// `None`: the entry has no response.
-    pub(super) fn of(key: Key, entry: Arc<Entry>) -> Option<Self> {
-        matches!(*entry, Entry::Response(_)).then_some(Self { key, entry, growing: None })
+    pub(super) fn of(keys: Keys, entry: Arc<Entry>) -> Option<Self> {
+        matches!(*entry, Entry::Response(_)).then_some(Self { keys, entry, growing: None })
     }
 
     pub(super) fn response(&self) -> &StoredResponse {

@@ -26,7 +26,7 @@ use http_body_util::BodyExt as _;
 use watari_body::{Body, BoxedRequest, empty};
 use watari_cache::{Entry, Forwarded, Key, Purge, RequestDirectives, Reuse};
 
-use super::answering;
+use super::answering::{self, BeginsFill};
 use super::asking::remove_unkeyed;
 use super::metrics::CacheResult;
 use super::questions::{Joined, Outcome};
@@ -117,7 +117,18 @@ impl Stage {
                 return self.pass(head).await;
             }
             match self.cache.questions.join(keys.variant) {
-                Joined::Leads(leader) => return self.lead(leader, keys, head, stale).await,
+                Joined::Leads(leader) => {
+                    // A response may have been stored since.
+                    if stale.is_none() && self.cache.store().get_now(&keys.variant).is_some() {
+                        let (keys, found) = self.look(primary, &head.headers).await;
+                        if let Some(found) = found
+                            && let Some(response) = self.usable(&found, &asked, keys, &head).await
+                        {
+                            return Ok(response);
+                        }
+                    }
+                    return self.lead(leader, keys, head, stale).await;
+                }
                 Joined::Follows(follower) => match follower.outcome().await {
                     Some(Outcome::Available(available)) => {
                         if let Some(response) = self.collapsed(&available, primary, &head).await {
@@ -139,10 +150,11 @@ impl Stage {
     async fn look(&self, primary: Key, headers: &HeaderMap) -> (Keys, Option<Found>) {
         let same = Keys { primary, variant: primary };
         let Some(entry) = self.cache.find(&primary).await else { return (same, None) };
-        let Entry::Varies(vary) = &*entry else { return (same, Found::of(primary, entry)) };
+        let Entry::Varies(vary) = &*entry else { return (same, Found::of(same, entry)) };
         let variant = primary.variant(vary, headers);
-        let found = self.cache.find(&variant).await.and_then(|entry| Found::of(variant, entry));
-        (Keys { primary, variant }, found)
+        let keys = Keys { primary, variant };
+        let found = self.cache.find(&variant).await.and_then(|entry| Found::of(keys, entry));
+        (keys, found)
     }
 
     /// The response from a stored one, if it may be used as it is, and if its content is still there.
@@ -173,28 +185,40 @@ impl Stage {
         head.method = Method::GET;
         tokio::spawn(async move {
             let Ok(response) = stage.lead(leader, keys, head, Some(found)).await else { return };
-            let mut body = response.into_body();
-            while let Some(Ok(_)) = body.frame().await {}
+            // A fill goes on as long as it has a reader. Nothing else needs the content.
+            if response.extensions().get::<BeginsFill>().is_some() {
+                let mut body = response.into_body();
+                while let Some(Ok(_)) = body.frame().await {}
+            }
         });
-    }
-
-    /// Drops what the response to an unsafe request invalidates (RFC 9111, section 4.4; RFC 9875, section 3).
-    pub(crate) fn invalidate(&self, request: &request::Parts, response: &Response<Body>) {
-        let (mut head, ()) = Response::new(()).into_parts();
-        (head.status, head.headers) = (response.status(), response.headers().clone());
-        let urls = watari_cache::invalidated(&self.authority, request, &head);
-        let key = &self.route.rules.key;
-        let urls = urls.iter().map(|target| Purge::Url(format!("{}{}", self.authority, key.target(target)).into()));
-        let groups = watari_cache::invalidated_groups(&head.headers);
-        let groups = groups.iter().map(|group| Purge::HostGroup(format!("{} {group}", self.authority).into()));
-        for purge in urls.chain(groups) {
-            self.cache.purge(purge);
-        }
     }
 }
 
+/// What the response to an unsafe request invalidates (RFC 9111, section 4.4; RFC 9875, section 3).
+pub(crate) fn invalidated(
+    route: &RouteCache,
+    authority: &Authority,
+    request: &request::Parts,
+    response: &Response<Body>,
+) -> Vec<Purge> {
+    let authority = host_text(authority).to_ascii_lowercase();
+    let (mut head, ()) = Response::new(()).into_parts();
+    (head.status, head.headers) = (response.status(), response.headers().clone());
+    let urls = watari_cache::invalidated(&authority, request, &head);
+    let urls = urls.iter().map(|target| Purge::Url(format!("{authority}{}", route.rules.key.target(target)).into()));
+    let groups = watari_cache::invalidated_groups(&head.headers);
+    let groups = groups.iter().map(|group| Purge::HostGroup(format!("{authority} {group}").into()));
+    urls.chain(groups).collect()
+}
+
 /// Why the cache does not answer a request. `None`: it may answer.
-pub(crate) fn goes_around(route: &RouteCache, client: &Client, request: &BoxedRequest) -> Option<Forwarded> {
+/// `is_identified`: the origin gets a field about the user that is in no key.
+pub(crate) fn goes_around(
+    route: &RouteCache,
+    client: &Client,
+    is_identified: bool,
+    request: &BoxedRequest,
+) -> Option<Forwarded> {
     let head = &request.head;
     if head.method != Method::GET && head.method != Method::HEAD {
         return Some(Forwarded::Method);
@@ -204,7 +228,7 @@ pub(crate) fn goes_around(route: &RouteCache, client: &Client, request: &BoxedRe
     // Conditions for origins (RFC 9111, section 4.3.2).
     let is_conditional = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
     // The origin gets the certificate, and may answer by it.
-    let is_identified = client.certificate_field.is_some();
+    let is_identified = is_identified || client.certificate_field.is_some();
     let is_bypassed = is_identified || route.is_bypassed(&head.headers);
     if !is_plain || is_conditional || is_bypassed || head.uri.path_and_query().is_none() {
         return Some(Forwarded::Bypass);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 use watari_body::{Body, BoxedRequest, empty};
@@ -49,6 +49,11 @@ impl Authority {
         let answer = timeout(self.timeout, self.answer(&mut question, client)).await;
         let answer = answer.map_err(|_| self.silent())??;
         self.auth.decide(answer, head)
+    }
+
+    /// Whether requests get a field from the authority that is not among these.
+    pub(crate) fn copies_beyond(&self, names: &[HeaderName]) -> bool {
+        self.auth.copies_beyond(names)
     }
 
     /// The authority's response. If the request may proceed, reads and drops the body within the same timeout.

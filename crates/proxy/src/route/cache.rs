@@ -37,9 +37,8 @@ impl RouteCache {
     }
 
     fn has_bypass_cookie(&self, headers: &HeaderMap) -> bool {
-        let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut names =
-            values.flat_map(|value| value.split(';')).map(|pair| pair.split('=').next().unwrap_or("").trim());
-        names.any(|name| self.bypass_cookies.iter().any(|bypass| bypass == name))
+        let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|&byte| byte == b';'));
+        let mut names = pairs.map(|pair| pair.split(|&byte| byte == b'=').next().unwrap_or_default().trim_ascii());
+        names.any(|name| self.bypass_cookies.iter().any(|bypass| bypass.as_bytes() == name))
     }
 }

@@ -108,7 +108,7 @@ impl Got {
             .headers
             .get_all("cache-status")
             .iter()
-            .last()
+            .next_back()
             .is_some_and(|last| last.to_str().unwrap().starts_with("watari; hit"))
     }
 }

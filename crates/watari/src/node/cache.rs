@@ -183,6 +183,8 @@ impl Owner {
             () = shutdown.cancelled() => {}
         }
         store.close().await;
+        // Purges of the last requests, too.
+        self.write_known_purges(cache).await;
     }
 
     /// The purges of the directory. Without them, its entries are removed.
@@ -210,14 +212,18 @@ impl Owner {
     async fn write_purges(&self, cache: &Arc<ResponseCache>) {
         let mut purged = cache.purges_watch();
         while purged.changed().await.is_ok() {
-            let (number, bytes) = cache.encoded_purges();
-            let directory = self.directory.clone();
-            match spawn_blocking(move || write(&directory, &bytes)).await {
-                Ok(Ok(())) => drop(self.writer.send_replace(Some(number))),
-                Ok(Err(error)) => {
-                    tracing::error!(directory = %self.directory.display(), %error, "purges could not be written");
-                }
-                Err(_) => return,
+            self.write_known_purges(cache).await;
+        }
+    }
+
+    async fn write_known_purges(&self, cache: &ResponseCache) {
+        let (number, bytes) = cache.encoded_purges();
+        let directory = self.directory.clone();
+        let is_written = spawn_blocking(move || write(&directory, &bytes)).await;
+        match is_written.unwrap_or_else(|error| Err(error.into())) {
+            Ok(()) => drop(self.writer.send_replace(Some(number))),
+            Err(error) => {
+                tracing::error!(directory = %self.directory.display(), %error, "purges could not be written");
             }
         }
     }
@@ -228,5 +234,7 @@ fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = directory.join("purges.new");
     fs::write(&new, bytes)?;
     File::open(&new)?.sync_all()?;
-    fs::rename(&new, directory.join(PURGES))
+    fs::rename(&new, directory.join(PURGES))?;
+    // The new name, too.
+    File::open(directory)?.sync_all()
 }
