@@ -206,7 +206,9 @@ pub(super) fn select_target(request: &mut request::Parts, key: &KeyRules) {
 fn storable(head: &response::Parts, body: &Body) -> Result<Option<ContentRange>, NotStored> {
     if head.status == StatusCode::PARTIAL_CONTENT {
         let range = head.headers.get(CONTENT_RANGE).and_then(|value| ContentRange::parse(value.as_bytes()));
-        return range.map(Some).ok_or(NotStored::Range);
+        let len = body.size_hint().exact();
+        let fits = |part: &ContentRange| len.is_none_or(|len| len == part.range.end - part.range.start);
+        return range.filter(fits).map(Some).ok_or(NotStored::Range);
     }
     let is_short = body.size_hint().exact().is_none_or(|len| len <= HELD_MAX);
     if is_short || is_resumable(&head.headers) { Ok(None) } else { Err(NotStored::TooLarge) }

@@ -5,6 +5,8 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName};
 use watari_cache::Rules;
 
+use crate::exchange::fields::are_alike;
+
 /// Which requests of a route the cache answers, and which responses it stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteCache {
@@ -32,8 +34,13 @@ impl RouteCache {
 
     /// Whether the request has one of the cookies or fields of requests that go to the origin.
     pub(crate) fn is_bypassed(&self, headers: &HeaderMap) -> bool {
-        self.bypass_headers.iter().any(|name| headers.contains_key(name))
+        (!self.bypass_headers.is_empty() && self.has_bypass_header(headers))
             || (!self.bypass_cookies.is_empty() && self.has_bypass_cookie(headers))
+    }
+
+    fn has_bypass_header(&self, headers: &HeaderMap) -> bool {
+        let is_bypass = |name: &str| self.bypass_headers.iter().any(|bypass| are_alike(bypass.as_str(), name));
+        headers.keys().any(|name| is_bypass(name.as_str()))
     }
 
     fn has_bypass_cookie(&self, headers: &HeaderMap) -> bool {

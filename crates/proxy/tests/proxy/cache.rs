@@ -13,8 +13,8 @@ use http_body_util::{BodyExt as _, Collected, Empty};
 use watari_body::Body;
 use watari_cache_store::{Store, StoreConfig};
 use watari_proxy::{
-    CacheHandle, CacheRules, Config, KeyRules, Lifetimes, Metrics, OriginAddress, PathPrefix, PoolConfig, Proxy, Route,
-    RouteCache,
+    AuthConfig, CacheHandle, CacheRules, Config, KeyRules, Lifetimes, Metrics, OriginAddress, PathPrefix, PoolConfig,
+    Proxy, Route, RouteCache,
 };
 
 use self::origin::CountingOrigin;
@@ -35,6 +35,20 @@ impl Cached {
     }
 
     async fn with_memory(pool: PoolConfig, memory_bytes_max: usize, change: impl FnOnce(&mut RouteCache)) -> Self {
+        Self::start(None, pool, memory_bytes_max, change).await
+    }
+
+    /// Behind an authority.
+    async fn behind(auth: AuthConfig, pool: PoolConfig, change: impl FnOnce(&mut RouteCache)) -> Self {
+        Self::start(Some(auth), pool, 64 << 20, change).await
+    }
+
+    async fn start(
+        auth: Option<AuthConfig>,
+        pool: PoolConfig,
+        memory_bytes_max: usize,
+        change: impl FnOnce(&mut RouteCache),
+    ) -> Self {
         let mut cache = RouteCache {
             rules: CacheRules {
                 key: KeyRules::default(),
@@ -48,12 +62,14 @@ impl Cached {
             is_shared: false,
         };
         change(&mut cache);
-        let route = Route { cache: Some(cache.into()), ..Route::to_pool(None, PathPrefix::all(), 0) };
+        let auths: Vec<_> = auth.into_iter().collect();
+        let auth = (!auths.is_empty()).then_some(0);
+        let route = Route { cache: Some(cache.into()), auth, ..Route::to_pool(None, PathPrefix::all(), 0) };
         let handle = CacheHandle::default();
         let config = StoreConfig { memory_bytes_max, disk: None };
         let store = Store::open(config, watari_cache_store::Metrics::default()).await.unwrap();
         handle.open(store, watari_cache::Purges::new(1));
-        let config = Config { routes: vec![route], cache: handle, ..Config::one_pool(pool) };
+        let config = Config { routes: vec![route], auths, cache: handle, ..Config::one_pool(pool) };
         Self { proxy: Proxy::new(config, Metrics::default()).unwrap() }
     }
 

@@ -272,3 +272,50 @@ async fn a_cut_response_never_looks_complete_and_is_not_stored() {
         }
     }
 }
+
+/// A response that may not be used without validation is for the client that asked for it.
+#[tokio::test]
+async fn followers_ask_themselves_if_a_response_needs_validation() {
+    for control in ["no-cache", "max-age=0, must-revalidate"] {
+        let origin = CountingOrigin::start(move |asked: Asked| async move {
+            let content = asked.number.to_string();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            asked
+                .answer(&format!("200 OK\r\nETag: \"{content}\"\r\nCache-Control: {control}"), content.as_bytes())
+                .await;
+        })
+        .await;
+        let cached = Arc::new(Cached::before(&origin).await);
+        let clients: Vec<_> = (0..10)
+            .map(|_| {
+                let cached = cached.clone();
+                tokio::spawn(async move { cached.get("/", &[]).await.text().to_owned() })
+            })
+            .collect();
+        let mut contents = Vec::new();
+        for client in clients {
+            contents.push(timeout(LIMIT, client).await.unwrap().unwrap());
+        }
+        contents.sort_unstable();
+        contents.dedup();
+        assert_eq!((contents.len(), origin.requests()), (10, 10), "{control}");
+    }
+}
+
+const AGED: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 30\r\nContent-Length: 1\r\n\r\n";
+
+/// A follower may want a fresher response than the one that it waited for.
+#[tokio::test]
+async fn a_follower_gets_only_what_it_accepts() {
+    let (origin, answers) = slow_origin(AGED, b"x".to_vec(), 1).await;
+    let cached = Arc::new(Cached::before(&origin).await);
+    let ask = |fields: &'static [(&str, &str)]| {
+        let cached = cached.clone();
+        tokio::spawn(async move { cached.get("/", fields).await })
+    };
+    let (any, fresher) = (ask(&[]), ask(&[("cache-control", "max-age=10")]));
+    answers.add_permits(100);
+    assert_eq!(timeout(LIMIT, any).await.unwrap().unwrap().status(), 200);
+    assert!(!timeout(LIMIT, fresher).await.unwrap().unwrap().is_hit());
+    assert_eq!(origin.requests(), 2, "the second asked the origin itself");
+}

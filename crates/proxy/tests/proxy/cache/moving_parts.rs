@@ -107,3 +107,49 @@ async fn content_larger_than_the_store_is_correct() {
         assert_eq!(whole.body.unwrap(), content(1));
     }
 }
+
+/// Parts that do not say what they are, or are not what was asked for.
+#[tokio::test]
+async fn a_part_with_a_wrong_range_is_not_stored() {
+    for range in ["bytes 0-9/5", "bytes 5-2/100", "bytes 0-8/100", "bytes x-9/100", "bytes 0-9/18446744073709551616"] {
+        let head: &'static str =
+            format!("206 Partial Content\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nContent-Range: {range}").leak();
+        let origin = CountingOrigin::fixed(head, "0123456789").await;
+        let cached = Cached::before(&origin).await;
+        for _ in 0..2 {
+            let got = cached.get("/", &[("range", "bytes=0-9")]).await;
+            assert!(!got.is_hit(), "{range}: {got:?}");
+        }
+        assert!(origin.requests() >= 2, "{range}");
+    }
+}
+
+/// `If-Range` with another version asks for the whole.
+#[tokio::test]
+async fn a_range_of_another_version_gets_the_whole() {
+    let origin = origin(&[1]).await;
+    let cached = Cached::before(&origin).await;
+    let fields = [("range", "bytes=300000-300009"), ("if-range", "\"0\"")];
+    for _ in 0..2 {
+        let got = timeout(LIMIT, cached.get("/", &fields)).await.unwrap();
+        assert_eq!((got.status(), got.body.unwrap()), (200, content(1).into()));
+    }
+}
+
+/// Pieces are shared by all clients. The origin gets the range of the client if it does not answer that of pieces.
+#[tokio::test]
+async fn a_range_at_the_end_is_that_of_the_client() {
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        match asked.field("range") {
+            Some("bytes=90-") => {
+                let head = "206 Partial Content\r\nETag: \"1\"\r\nContent-Range: bytes 90-99/100";
+                asked.answer(head, b"0123456789").await;
+            }
+            _ => asked.answer("416 Range Not Satisfiable\r\nContent-Range: bytes */100", b"").await,
+        }
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    let got = cached.get("/", &[("range", "bytes=90-")]).await;
+    assert_eq!((got.status(), got.text(), got.field("content-range")), (206, "0123456789", "bytes 90-99/100"));
+}

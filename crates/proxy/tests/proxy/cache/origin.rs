@@ -100,5 +100,5 @@ async fn read_head(socket: &mut TcpStream) -> Option<String> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(socket.read_u8().await.ok()?);
     }
-    Some(String::from_utf8(head).unwrap().to_ascii_lowercase())
+    Some(String::from_utf8_lossy(&head).to_ascii_lowercase())
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderName, HeaderValue, Method};
+use watari_proxy::{AuthConfig, Transport};
 
 use super::origin::{Asked, CountingOrigin};
 use super::{Cached, Got, get, pool};
@@ -204,4 +205,62 @@ async fn purges_are_for_urls_beginnings_and_groups() {
         number += usize::from(is_purged);
     }
     assert_eq!(origin.requests(), number + 1);
+}
+
+#[tokio::test]
+async fn a_bypass_cookie_is_found_beside_bytes_that_are_no_text() {
+    let origin = CountingOrigin::fixed(FRESH, "N").await;
+    let cached =
+        Cached::with(pool([origin.address.clone()]), |cache| cache.bypass_cookies.push("session".to_owned())).await;
+    cached.get("/", &[]).await;
+    let mut request = get("/", &[]);
+    request.headers_mut().insert("cookie", HeaderValue::from_bytes(b"a=\xff; session=1").unwrap());
+    let got = Got::of(cached.respond(request).await).await;
+    assert_eq!((got.text(), got.is_hit()), ("2", false));
+}
+
+#[tokio::test]
+async fn a_bypass_field_is_found_with_underscores() {
+    let origin = CountingOrigin::fixed(FRESH, "N").await;
+    let name = HeaderName::from_static("x-preview");
+    let cached = Cached::with(pool([origin.address.clone()]), |cache| cache.bypass_headers.push(name)).await;
+    cached.get("/", &[]).await;
+    assert_eq!(cached.get("/", &[("x_preview", "1")]).await.text(), "2");
+}
+
+/// A response that names the user of the request is not for others, even if the origin says so.
+#[tokio::test]
+async fn what_an_authority_says_about_a_user_is_in_the_key_or_is_not_cached() {
+    let user = HeaderName::from_static("x-user");
+    for (in_key, expected) in [(vec![], "2"), (vec![user.clone()], "1")] {
+        let authority = CountingOrigin::fixed("200 OK\r\nX-User: alice", "").await;
+        let origin = CountingOrigin::fixed(FRESH, "N").await;
+        let auth = AuthConfig {
+            url: format!("{}/check", authority.address).parse().unwrap(),
+            transport: Transport::default(),
+            copy: vec![user.clone()],
+            timeout: Duration::from_secs(20),
+        };
+        let cached =
+            Cached::behind(auth, pool([origin.address.clone()]), |cache| cache.rules.key.headers = in_key).await;
+        cached.get("/", &[]).await;
+        assert_eq!(cached.get("/", &[]).await.text(), expected);
+        assert_eq!(authority.requests(), 2, "each client is checked");
+    }
+}
+
+#[tokio::test]
+async fn a_part_replaces_no_complete_response_of_an_error() {
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        match asked.number {
+            1 => asked.answer("200 OK\r\nCache-Control: max-age=0, stale-if-error=60", b"whole").await,
+            _ => asked.answer("503 Service Unavailable\r\nCache-Control: max-age=60", b"no").await,
+        }
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    cached.get("/", &[]).await;
+    for _ in 0..3 {
+        assert_eq!(cached.get("/", &[]).await.text(), "whole");
+    }
 }
