@@ -29,7 +29,7 @@ pub enum Entry {
 /// A stored response.
 #[derive(Debug)]
 pub struct StoredResponse {
-    /// `host/path?query` of the request, for purges, and to detect an entry under a wrong key.
+    /// `host/path?query` of the request, for purges.
     pub url: Box<str>,
     pub status: StatusCode,
     /// The fields, without those of one connection, without `Age`, and without `Content-Length`. With `Date`.
