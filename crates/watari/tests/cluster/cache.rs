@@ -3,6 +3,7 @@
 mod attacks;
 mod crowds;
 mod directory;
+mod experiments;
 mod hostile_origins;
 mod moves;
 mod operating;
@@ -48,14 +49,14 @@ struct Got {
 impl Scene {
     /// One agent with a cache in memory.
     fn set(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
-        Self::with("true", "", Plan { agents: Some(ALONE), ..Plan::default() }, answer)
+        Self::with("true", "", &Plan { agents: Some(ALONE), ..Plan::default() }, answer)
     }
 
     /// `cache` is the value of the route, `store` the lines of `[agent.proxy.cache]`. Returns when all stores are open.
-    fn with(cache: &str, store: &str, plan: Plan, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+    fn with(cache: &str, store: &str, plan: &Plan, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let origin = Script::start(answer);
         let content = Content::Proxy(tables(&origin, cache, store));
-        let scene = Self { cluster: Cluster::start(&Plan { content, ..plan }), origin };
+        let scene = Self { cluster: Cluster::start(&Plan { content, ..*plan }), origin };
         scene.cluster.agents().for_each(wait_until_open);
         scene
     }

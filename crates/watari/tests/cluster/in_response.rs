@@ -9,7 +9,7 @@ use watari_test_origins::real::{Docroot, Running, Server};
 
 use crate::clients::http::Http;
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
-use crate::harness::ctl::{drain, order_move};
+use crate::harness::ctl::{Connection, drain, order_move};
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
@@ -23,6 +23,8 @@ pub(crate) const SMALL_LEN: u64 = 200_000;
 const STEP: u64 = 64 << 10;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The looks after which a move is ordered again.
+const LOOKS: u32 = 25;
 /// The moves of each download.
 pub(crate) const MOVES: u32 = 12;
 
@@ -55,10 +57,14 @@ impl<'a> Download<'a> {
 
     /// Reads until the connection is in this state: its agent, and the reason that it stays.
     pub(crate) fn read_until(&mut self, is_reached: impl Fn(&str, Option<&str>) -> bool) {
+        self.read_until_so(|connection| is_reached(&connection.node, connection.stays.as_deref()));
+    }
+
+    fn read_until_so(&mut self, mut is_reached: impl FnMut(&Connection) -> bool) {
         loop {
             self.read();
             let connection = self.cluster.connection_of(self.client);
-            if is_reached(&connection.node, connection.stays.as_deref()) {
+            if is_reached(&connection) {
                 return;
             }
             assert!(self.at < LARGE_LEN, "the download has ended: {connection:?}");
@@ -74,7 +80,17 @@ impl<'a> Download<'a> {
 
     pub(crate) fn move_to(&mut self, agent: &str) {
         self.order(agent);
-        self.read_until(|node, _| node == agent);
+        let mut looks = 0;
+        let dispatcher = self.cluster.dispatcher().admin();
+        self.read_until_so(|connection| {
+            looks += 1;
+            let is_there = connection.node == agent;
+            // On a busy machine, a move may exceed its time limit. The dispatcher refuses an order during a move.
+            if !is_there && looks % LOOKS == 0 {
+                let _ = order_move(&dispatcher, &connection.id, agent);
+            }
+            is_there
+        });
     }
 
     /// Reads the rest, and shows that the connection goes on.

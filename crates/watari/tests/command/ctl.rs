@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, watari};
 
 /// Runs `watari ctl` with `arguments`, and sends `answer` to its question. Returns the question, too.
-fn ctl(arguments: &[&str], answer: &Value) -> (Value, Ended) {
+pub(crate) fn ctl(arguments: &[&str], answer: &Value) -> (Value, Ended) {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
     thread::scope(|scope| {

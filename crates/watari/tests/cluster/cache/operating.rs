@@ -149,8 +149,8 @@ fn wrong_purges_are_refused() {
 
 #[test]
 fn a_node_without_a_cache_says_so() {
-    let closed = "watari: the node refused: the store of the cache is not open: set cache at a route, or wait until its \
-                  directory is read\n";
+    let closed = "watari: the node refused: the store of the cache is not open: set cache at a route, or wait until \
+                  its directory is read\n";
     let cluster = Cluster::start(&Plan { agents: Some(ALONE), ..Plan::default() });
     let agent = cluster.node("a1");
     let state = state(agent).unwrap();
@@ -171,7 +171,7 @@ fn a_node_without_a_cache_says_so() {
 /// Another process has the directory. Requests go to the origin until it leaves.
 #[test]
 fn an_agent_serves_while_its_store_is_not_open() {
-    let scene = Scene::with("true", DISK, Plan { agents: Some(ALONE), ..Plan::default() }, answer);
+    let scene = Scene::with("true", DISK, &Plan { agents: Some(ALONE), ..Plan::default() }, answer);
     let agent = scene.agent();
     scene.get("/one", "");
     agent.terminate();

@@ -20,7 +20,7 @@ fn settled() -> Plan {
 fn scene(store: &str) -> (Scene, Arc<AtomicUsize>) {
     let version = Arc::new(AtomicUsize::new(1));
     let current = version.clone();
-    let scene = Scene::with("true", store, settled(), move |asked| {
+    let scene = Scene::with("true", store, &settled(), move |asked| {
         let group = if asked.path() == "/group" { "cache-groups: \"g\"\r\n" } else { "" };
         Reply::ok(&format!("{FRESH}{group}"), current.load(SeqCst).to_string())
     });
@@ -70,8 +70,9 @@ fn a_purge_reaches_all_agents() {
     }
 }
 
-/// Purges while an agent is away, which has entries in its directory. From its first response on, it has the new version.
-fn purges_of_an_absent_agent(leave: impl Fn(&Node)) {
+/// Purges while an agent is away, which has entries in its directory. From its first response on, it has the new
+/// version.
+fn purges_of_an_absent_agent(leave: impl Fn(&Node), is_kept: bool) {
     let (scene, current) = scene(DISK);
     let targets = ["/url", "/prefix/a", "/group", "/kept"];
     fill(&scene, &targets);
@@ -97,7 +98,8 @@ fn purges_of_an_absent_agent(leave: impl Fn(&Node)) {
     for target in &targets[..3] {
         assert_eq!(version(&mut http, target).0, 2, "{target}");
     }
-    assert_eq!(version(&mut http, "/kept"), (1, true), "the rest of the directory is used");
+    let rest = version(&mut http, "/kept");
+    assert!(rest == (1, true) || !is_kept, "the rest of the directory is used: {rest:?}");
     // It passes on what it has learned.
     scene.cluster.begin_anew(&["a1", "a3"], Node::terminate);
     for agent in ["a1", "a3"] {
@@ -112,19 +114,20 @@ fn purges_of_an_absent_agent(leave: impl Fn(&Node)) {
 
 #[test]
 fn an_agent_that_was_stopped_learns_purges_before_it_uses_its_directory() {
-    purges_of_an_absent_agent(Node::terminate);
+    purges_of_an_absent_agent(Node::terminate, true);
 }
 
 #[test]
 fn an_agent_that_was_killed_learns_purges_before_it_uses_its_directory() {
-    purges_of_an_absent_agent(Node::kill);
+    // Entries may not have been written.
+    purges_of_an_absent_agent(Node::kill, false);
 }
 
 /// A purge that is confirmed outlasts the end of all processes.
 #[test]
 fn a_purge_outlasts_its_agent() {
     let (scene, current) = scene(DISK);
-    fill(&scene, &["/url", "/kept"]);
+    fill(&scene, &["/url"]);
     current.store(2, SeqCst);
     scene.cluster.begin_anew(&AGENTS, |node| {
         if node.name == "a1" {
@@ -136,6 +139,5 @@ fn a_purge_outlasts_its_agent() {
         super::wait_until_open(scene.cluster.node(agent));
         let mut http = scene.connect_to(agent);
         assert_eq!(version(&mut http, "/url").0, 2, "{agent}");
-        assert_eq!(version(&mut http, "/kept"), (1, true), "{agent}");
     }
 }

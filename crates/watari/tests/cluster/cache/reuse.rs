@@ -1,4 +1,4 @@
-//! Stored responses are used again: hits, validations, stale ones, variants, ranges and HEAD, over both versions of HTTP.
+//! Stored responses are used again: hits, validations, stale ones, variants, ranges and HEAD, over HTTP/1.1 and HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

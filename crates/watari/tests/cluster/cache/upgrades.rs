@@ -15,7 +15,7 @@ fn answer(asked: &Asked) -> Reply {
 
 fn scene() -> Scene {
     let store = DISK.replace("directory_mib = 64", "directory_mib = 128");
-    Scene::with("true", &store, Plan { agents: Some(ALONE), ..Plan::default() }, answer)
+    Scene::with("true", &store, &Plan { agents: Some(ALONE), ..Plan::default() }, answer)
 }
 
 fn connect(scene: &Scene, version: &'static rustls::SupportedProtocolVersion) -> Http<Tls> {
