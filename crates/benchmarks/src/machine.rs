@@ -20,6 +20,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("nginx", matching_line("nginx", "-V", "nginx version: nginx/")),
         ("nginx's TLS", matching_line("nginx", "-V", "built with ")),
         ("HAProxy", matching_line("haproxy", "-v", "HAProxy version ")),
+        ("Varnish", matching_line("varnishd", "-V", "varnishd (varnish-")),
         ("keepalived", matching_line("keepalived", "-v", "Keepalived v")),
         ("wrk", matching_line("wrk", "-v", "wrk ")),
         ("ab", matching_line("ab", "-V", "This is ApacheBench, Version ")),

@@ -156,10 +156,9 @@ impl Unit {
             Self::SecondsPerGib | Self::Seconds => format!("{min:.2}-{max:.2}"),
             Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
             Self::Nanoseconds => format!("{:.0}-{:.0}", min * 1e9, max * 1e9),
-            Self::Octets => format!("{min:.0}-{max:.0}"),
             Self::Bytes => format!("{:.1}-{:.1}", min / 1024.0, max / 1024.0),
             Self::Mebibytes => format!("{:.1}-{:.1}", min / MIB, max / MIB),
-            Self::Count => format!("{min:.0}-{max:.0}"),
+            Self::Octets | Self::Count => format!("{min:.0}-{max:.0}"),
             Self::Percent => format!("{:.1}-{:.1}", min * 100.0, max * 100.0),
         };
         format!("{} ({spread})", self.show(samples.median()))
@@ -230,7 +229,8 @@ const MISSED: &str = "\n## Missed targets\n";
 const HEAD: &str = "\
 # Benchmarks
 
-`make bench` writes this file up to the section Notes. It installs Debian's nginx, HAProxy and keepalived if they are missing.
+`make bench` writes this file up to the section Notes. It installs Debian's nginx, HAProxy, Varnish and keepalived
+if they are missing.
 
 * `scripts/bench --quick` only checks that everything runs.
 * `scripts/bench --only PART` measures one part and prints it. With `--out FILE`, it replaces only the tables of that
@@ -266,6 +266,25 @@ Forwarding:
 * *forwarded*: the servers are proxies in front of one nginx. They keep connections to it, and send `X-Forwarded-*`.
 * *time to download N MiB* is the time of one client over HTTPS. It connects to a dispatcher and an agent in front of
   that nginx, or to that nginx.
+
+Cache:
+
+* A *hit* is a response from a cache. The caches have all files in their store, and their origin has ended: a miss would
+  end the benchmark. Watari and Varnish store in memory, nginx in files that the system caches.
+* *HAProxy + Varnish*: `HAProxy` terminates TLS and forwards to Varnish over keep-alive connections. The figure is the sum
+  of both.
+* *an agent with the files* serves the same files itself, without a cache.
+* *100000 URLs*: clients request by a Zipf law with the exponent 0.9. The lengths are log-normal around 16 KiB. The
+  memory is a tenth of all content. *missed* is the share that the origin has sent, in the second half of the requests.
+  One run.
+* *one cold content*: all clients request 100 MiB that no cache has. The origin has all requests before it answers, and
+  sends 100 MB/s. *time until the last has a byte* counts from its first byte until each client's socket has a byte. Then
+  four clients get all of it, and the others leave.
+* *small entries on a disk* have a content of 500 bytes. *memory of each* is the additional memory of an agent whose
+  directory has ten times as many entries, divided by the additional entries. *start* counts from the start of the
+  nodes until a client has a hit from the directory.
+* *drain of one of three agents*: the agents share their entries, and clients have got each content once, from one of
+  the agents. Then clients request by the Zipf law, and again, and one agent gets SIGTERM at the beginning of that.
 
 Handovers:
 

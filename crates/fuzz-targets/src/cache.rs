@@ -61,7 +61,7 @@ fn with_status(status: &str, headers: HeaderMap) -> response::Parts {
 fn rules() -> Rules {
     Rules {
         key: KeyRules::default(),
-        lifetimes: Lifetimes { default: Some(Duration::from_secs(60)), ..Lifetimes::default() },
+        lifetimes: Lifetimes { default: Some(Duration::from_mins(1)), ..Lifetimes::default() },
         object_bytes_max: 1000,
         whole_on_range: true,
     }

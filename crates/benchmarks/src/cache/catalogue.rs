@@ -73,7 +73,7 @@ impl Iterator for Requests<'_> {
 fn len(random: &mut StdRng) -> u64 {
     let (a, b): (f64, f64) = (random.random_range(f64::MIN_POSITIVE..1.0), random.random());
     let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-    #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "it has bounds")]
+    #[expect(clippy::cast_sign_loss, reason = "it has bounds")]
     let len = (LEN_MEDIAN * normal.exp()).clamp(*LENS.start(), *LENS.end()) as u64;
     len
 }

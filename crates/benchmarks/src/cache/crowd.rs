@@ -90,9 +90,9 @@ fn connect(opener: &Opener, server: &Server, crowd: usize) -> Result<Vec<Connect
     };
     scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(open)).collect();
-        let opened: Result<Vec<_>, Failure> =
+        let connections: Result<Vec<_>, Failure> =
             threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect();
-        Ok(opened?.into_iter().flatten().collect())
+        Ok(connections?.into_iter().flatten().collect())
     })
 }
 

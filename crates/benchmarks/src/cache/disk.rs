@@ -1,5 +1,6 @@
 //! Entries in the directory of a cache: the memory that an agent needs for them, and the time of its start.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,18 +12,22 @@ use watari_cache_store::{DiskConfig, Metrics, Store, StoreConfig};
 
 use crate::Scale;
 use crate::cache::origin::Origin;
+use crate::cache::{is_hit_of_agent, proxy, wait_for_hit};
 use crate::clients::Clients;
+use crate::connection::Opener;
 use crate::failure::{Failure, doing};
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::Watari;
-use crate::site::Site;
+use crate::site::{SMALL, Site};
 
 /// Target: the most memory for an entry, in bytes.
 const ENTRY_TARGET: f64 = 200.0;
 /// Target: the longest start, in seconds.
 const START_TARGET: f64 = 5.0;
 
+/// The part of the directory that has the entries.
+const ENTRIES: &str = "entries";
 /// Length of an entry's content, in bytes.
 const CONTENT_LEN: usize = 500;
 /// Room for an entry on the disk: more than one block of 4 KiB takes, because the store reuses the oldest part.
@@ -32,7 +37,7 @@ const DIRECTORY_MIB_MIN: u64 = 64;
 /// Entries that are written before the disk has to catch up.
 const BATCH: u64 = 1000;
 const POLL: Duration = Duration::from_millis(1);
-/// The directory's share of the memory of an agent: entries are read from the disk, so that it has none of their content.
+/// Memory of an agent for stored responses, of which it needs none here.
 const MEMORY_MIB: u64 = 16;
 
 /// A directory with entries.
@@ -45,15 +50,19 @@ struct Directory {
 /// Starts agents with many entries, and with a tenth of them.
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
+    let opener = Opener::coming_from(vec![IpAddr::from(Ipv4Addr::LOCALHOST)], site)?;
     let origin = Origin::start(site, |_| None)?;
+    let address = origin.address;
     let counts = [scale.cached, scale.cached / 10];
     eprintln!("{} entries on a disk ..", scale.cached);
-    let directories = counts.map(|entries| Directory::fill(site, entries));
+    let directories = counts.map(|entries| Directory::fill(site, &clients, &opener, address, entries));
     let [all, tenth] = directories;
     let [all, tenth] = [all?, tenth?];
+    // From now on, an agent is ready when the store of its directory is open and has the small file.
+    drop(origin);
     let outcomes = interleaved(scale.rounds.min(3), &[&all, &tenth], |directory| {
         let begun = Instant::now();
-        let watari = Watari::forwarding(site, &clients, directory.proxy(site, &origin))?;
+        let watari = Watari::forwarding(site, &clients, directory.proxy(site, address))?;
         let took = begun.elapsed().as_secs_f64();
         Ok(vec![watari.server.memory()?[1] as f64, took])
     })?;
@@ -70,18 +79,28 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 }
 
 impl Directory {
-    fn fill(site: &Site, entries: u64) -> Result<Self, Failure> {
-        let mib = (entries * ENTRY_LEN_MAX >> 20).max(DIRECTORY_MIB_MIN);
+    /// Fills the directory: an agent with the small file, and this process with all else.
+    fn fill(
+        site: &Site,
+        clients: &Clients,
+        opener: &Opener,
+        origin: SocketAddr,
+        entries: u64,
+    ) -> Result<Self, Failure> {
+        let mib = ((entries * ENTRY_LEN_MAX) >> 20).max(DIRECTORY_MIB_MIN);
         let directory = Self { name: format!("cache-{entries}"), entries, mib };
+        let watari = Watari::forwarding(site, clients, directory.proxy(site, origin))?;
+        wait_for_hit(opener, &watari.server, SMALL, is_hit_of_agent)?;
+        drop(watari);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(doing("starting a runtime"))?;
-        runtime.block_on(write(&site.path(&directory.name), entries, mib << 20))?;
+        runtime.block_on(write(&site.path(&directory.name).join(ENTRIES), entries, mib << 20))?;
         Ok(directory)
     }
 
     /// The text of `[agent.proxy]`.
-    fn proxy(&self, site: &Site, origin: &Origin) -> String {
-        super::proxy(origin.address, "true", MEMORY_MIB)
+    fn proxy(&self, site: &Site, origin: SocketAddr) -> String {
+        proxy(origin, "true", MEMORY_MIB)
             + &format!("directory = \"{}\"\ndirectory_mib = {}\n", site.path(&self.name).display(), self.mib)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::thread::{scope, sleep};
+use std::time::Duration;
 
 use crate::Scale;
 use crate::cache::catalogue::Catalogue;
@@ -23,6 +25,8 @@ const URLS: usize = 5_000;
 /// Memory of each agent: more than all contents take.
 const MEMORY_MIB: u64 = 512;
 const AGENTS: usize = 3;
+/// Time from the beginning of the load to the drain.
+const BEGINNING: Duration = Duration::from_millis(200);
 
 /// Compares the time during and after a drain with the time before.
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
@@ -40,26 +44,28 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     Ok(())
 }
 
-/// The shares of requests that go to the origin, before the drain and from its begin on.
+/// The shares of requests that go to the origin, before the drain, and of a load during which it happens.
 fn one_round(site: &Site, clients: &Clients, opener: &Opener, requests: u64) -> Result<Vec<f64>, Failure> {
     let catalogue = Arc::new(Catalogue::new(URLS));
     let of_origin = Arc::clone(&catalogue);
     let origin = Origin::start(site, move |number| of_origin.len(number))?;
     let watari = Watari::forwarding_in_turn(site, clients, proxy(origin.address, SHARED, MEMORY_MIB), AGENTS)?;
     let service = watari.server.service;
-    for _ in 0..AGENTS {
-        let mut client = opener.open(service)?;
-        for (number, len) in catalogue.all() {
-            client.download(&format!("/{number}"), len, |_, _| Ok(()))?;
-        }
+    let mut clients = (0..AGENTS).map(|_| opener.open(service)).collect::<Result<Vec<_>, _>>()?;
+    for (number, len) in catalogue.all() {
+        clients[number % AGENTS].download(&format!("/{number}"), len, |_, _| Ok(()))?;
     }
-    let missed = |part: u64, before: u64| {
+    let missed = |part: u64| {
+        let before = origin.requests();
         request_popular(opener, service, &catalogue, part, requests)?;
         Ok::<_, Failure>((origin.requests() - before) as f64 / requests as f64)
     };
-    let before = missed(0, origin.requests())?;
-    let requests_before = origin.requests();
-    let _drain = watari.end_first_agent()?;
-    let after = missed(1, requests_before)?;
+    let before = missed(0)?;
+    let after = scope(|scope| {
+        let load = scope.spawn(|| missed(1));
+        sleep(BEGINNING);
+        let _drain = watari.end_first_agent()?;
+        load.join().expect("a client does not panic")
+    })?;
     Ok(vec![before, after])
 }

@@ -1,11 +1,9 @@
 //! The cost of hits: an agent with a cache against its peers, and against an agent with the files.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::Scale;
-use crate::cache::proxy;
+use crate::cache::{is_hit_of_agent, proxy, wait_for_hit};
 use crate::clients::Clients;
 use crate::congestion::Bbr;
 use crate::connection::Opener;
@@ -14,13 +12,10 @@ use crate::load;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::{Server, Watari, haproxy_varnish, nginx_as_cacheable_origin, nginx_cache};
-use crate::site::{Item, LARGE, SMALL, Site};
+use crate::site::{LARGE, SMALL, Site};
 
 /// More than all files take.
 const MEMORY_MIB: u64 = 512;
-/// The longest time until a cache has a file that it has sent.
-const STORED_MAX: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(10);
 
 /// The peers, in the order of [`Work::targets`].
 const PEERS: [&str; 3] = ["nginx", "HAProxy + Varnish", "an agent with the files"];
@@ -108,28 +103,13 @@ impl Servers {
         };
         let opener = Opener::coming_from(vec![IpAddr::from(Ipv4Addr::LOCALHOST)], site)?;
         for item in [SMALL, LARGE] {
-            wait_for_hit(&opener, &servers.agent, item, |head| head.contains("cache-status: watari; hit"))?;
+            wait_for_hit(&opener, &servers.agent, item, is_hit_of_agent)?;
             wait_for_hit(&opener, &servers.nginx, item, |head| head.contains("x-cache: hit"))?;
             wait_for_hit(&opener, &servers.varnish, item, has_two_transactions)?;
         }
         // From now on, a miss is a failure.
         drop(origin);
         Ok(servers)
-    }
-}
-
-/// Requests `item` until the head of the response shows a hit. The head is in lower case.
-fn wait_for_hit(opener: &Opener, server: &Server, item: Item, is_hit: impl Fn(&str) -> bool) -> Result<(), Failure> {
-    let deadline = Instant::now() + STORED_MAX;
-    loop {
-        let head = opener.open(server.service)?.get_with_head(item)?;
-        if is_hit(&head.to_ascii_lowercase()) {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(Failure::Answer { service: server.service, what: format!("no hit: {head}") });
-        }
-        sleep(POLL);
     }
 }
 

@@ -21,23 +21,25 @@ const URLS: usize = 100_000;
 const FITTING: u64 = 10;
 /// Connections of the clients, each on its own thread.
 const CONNECTIONS: u64 = 4;
+/// The position of a cache among the processes of its server: behind a dispatcher, or behind `HAProxy`.
+const CACHE: usize = 1;
 
 /// Compares an agent with Varnish.
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
     let opener = Opener::coming_from(vec![IpAddr::from(Ipv4Addr::LOCALHOST)], site)?;
     let catalogue = Arc::new(Catalogue::new(URLS));
-    let memory_mib = catalogue.bytes() / FITTING >> 20;
-    let run = |name: &str, start: &dyn Fn(SocketAddr) -> Result<(Server, usize), Failure>| {
+    let memory_mib = (catalogue.bytes() / FITTING) >> 20;
+    let run = |name: &str, start: &dyn Fn(SocketAddr) -> Result<Server, Failure>| {
         eprintln!("{URLS} URLs: {name} ..");
         let of_origin = Arc::clone(&catalogue);
         let origin = Origin::start(site, move |number| of_origin.len(number))?;
-        let (server, process) = start(origin.address)?;
-        missed(&opener, &server, process, &origin, &catalogue, scale.popular)
+        let server = start(origin.address)?;
+        missed(&opener, &server, &origin, &catalogue, scale.popular)
     };
     let ours =
-        run("agent", &|origin| Ok((Watari::forwarding(site, &clients, proxy(origin, "true", memory_mib))?.server, 1)))?;
-    let theirs = run("Varnish", &|origin| Ok((haproxy_varnish(site, &clients, origin, memory_mib)?, 1)))?;
+        run("agent", &|origin| Ok(Watari::forwarding(site, &clients, proxy(origin, "true", memory_mib))?.server))?;
+    let theirs = run("Varnish", &|origin| haproxy_varnish(site, &clients, origin, memory_mib))?;
     let figures = [
         ("bytes missed", Unit::Percent, Some(1.0)),
         ("requests missed", Unit::Percent, None),
@@ -51,11 +53,10 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 }
 
 /// The shares of bytes and of requests that go to the origin in the second half of `requests`, and the memory of the
-/// process in bytes at the end.
+/// cache at the end, in bytes.
 fn missed(
     opener: &Opener,
     server: &Server,
-    process: usize,
     origin: &Origin,
     catalogue: &Catalogue,
     requests: u64,
@@ -65,10 +66,11 @@ fn missed(
     let bytes = request_popular(opener, server.service, catalogue, 1, requests / 2)?;
     let missed_bytes = (origin.bytes() - bytes_before) as f64 / bytes as f64;
     let missed_requests = (origin.requests() - requests_before) as f64 / (requests / 2) as f64;
-    Ok([missed_bytes, missed_requests, server.memory()?[process] as f64])
+    Ok([missed_bytes, missed_requests, server.memory()?[CACHE] as f64])
 }
 
-/// Requests contents by their popularity. Equal parts are equal sequences of requests. Returns the bytes of the content.
+/// Requests contents by their popularity. Equal parts are equal sequences of requests. Returns the bytes of all
+/// contents.
 pub(super) fn request_popular(
     opener: &Opener,
     service: SocketAddr,

@@ -369,29 +369,6 @@ fn proxies_that_cannot_be_are_refused() {
             &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\nhost = \"a:80\"\n"],
             "12: \"a:80\": a host is a name such as www.example.com, all names below one (*.example.com), or an address",
         ),
-        (&[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\nrefuse = 404\ncache = true\n"], "12: cache needs pool"),
-        (
-            &[
-                NODE,
-                AGENT,
-                &pool("a", ""),
-                "[[agent.proxy.route]]\npool = \"a\"\ncache = { query = [], query_except = [] }\n",
-            ],
-            "12: set query or query_except, not both",
-        ),
-        (
-            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\ncache = { headers = [\"a b\"] }\n"],
-            "12: \"a b\": invalid HTTP header name",
-        ),
-        (
-            &[
-                NODE,
-                AGENT,
-                &pool("a", ""),
-                "[[agent.proxy.route]]\npool = \"a\"\ncache.lifetime_by_status.999 = \"1s\"\n",
-            ],
-            "12: a status is a number from 200 to 599",
-        ),
         (
             &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npath = \"/x\"\n"],
             "10: a route needs exactly one of pool, refuse and redirect",
@@ -430,6 +407,36 @@ fn proxies_that_cannot_be_are_refused() {
         (
             &[NODE, AGENT, &pool("a", "http = \"3\"\n")],
             "10: \"3\" is not allowed here: expected one of 1.1, 2, negotiated (agent.proxy.pool.http)",
+        ),
+    ];
+    check(cases);
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\nrefuse = 404\ncache = true\n"], "12: cache needs pool"),
+        (
+            &[
+                NODE,
+                AGENT,
+                &pool("a", ""),
+                "[[agent.proxy.route]]\npool = \"a\"\ncache = { query = [], query_except = [] }\n",
+            ],
+            "12: set query or query_except, not both",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\ncache = { headers = [\"a b\"] }\n"],
+            "12: \"a b\": invalid HTTP header name",
+        ),
+        (
+            &[
+                NODE,
+                AGENT,
+                &pool("a", ""),
+                "[[agent.proxy.route]]\npool = \"a\"\ncache.lifetime_by_status.999 = \"1s\"\n",
+            ],
+            "12: a status is a number from 200 to 599",
         ),
     ];
     check(cases);

@@ -69,6 +69,7 @@ impl View {
             Topic::Cache => {
                 self.of_agent("have a cache", |agent| agent.with_proxy(|proxy| Answer::Cache(cache(proxy.cache()))))
             }
+            Topic::Purge { .. } if self.running.agent.is_none() => self.no_agent("have a cache"),
             Topic::Purge { purge } => done(self.cache.purge(purge_of(purge)).await),
             Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
             Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
@@ -121,9 +122,13 @@ impl View {
     /// `what` completes the error "only agents ..".
     fn of_agent<E: ToString>(&self, what: &str, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
         let Some(agent) = &self.running.agent else {
-            return Answer::Error(format!("{} is not an agent: only agents {what}", self.name));
+            return self.no_agent(what);
         };
         order(agent).unwrap_or_else(|refused| Answer::Error(refused.to_string()))
+    }
+
+    fn no_agent(&self, what: &str) -> Answer {
+        Answer::Error(format!("{} is not an agent: only agents {what}", self.name))
     }
 
     fn status(&self) -> Status {
