@@ -55,7 +55,7 @@ pub enum Selected {
     Parts(Vec<(String, Range<u64>)>, String),
 }
 
-/// The response to `request` from `stored`. `age` is that of [`crate::reuse`].
+/// The response to `request` from `stored`. `age` is that of [`crate::reuse()`].
 ///
 /// `If-None-Match` and `If-Modified-Since` are evaluated (304), and `Range` with `If-Range` for status 200. HEAD gets
 /// no content. The driver forwards requests with `If-Match` or `If-Unmodified-Since`, which are for origins.

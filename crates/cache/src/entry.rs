@@ -87,7 +87,7 @@ impl Entry {
             }
     }
 
-    /// Appends the encoded form: a checksum of the rest, the version, the encoded [`Head`], and the content.
+    /// Appends the encoded form: a checksum of the rest, the version, the encoded head, and the content.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let start = to.len();
         let content = self.stored_content();
