@@ -222,6 +222,7 @@ impl Agent {
                     self.shared.sessions.link_up(peer);
                     self.shared.purges.link_up(peer);
                 }
+                self.shared.purges.note_links();
             }
             Event::Down { peer, .. } => {
                 self.shared.keys.link_down(peer);

@@ -56,6 +56,10 @@ impl PurgeExchange {
     pub(crate) fn link_up(&self, agent: &NodeName) {
         self.agents().linked.insert(agent.clone());
         self.send_all(agent);
+    }
+
+    /// The link to a member, whatever its roles are, has come up or gone down.
+    pub(crate) fn note_links(&self) {
         self.learned.send_modify(|learned| *learned += 1);
     }
 
@@ -91,7 +95,7 @@ impl PurgeExchange {
         agents.linked.remove(node);
         agents.heard.remove(node);
         drop(agents);
-        self.learned.send_modify(|learned| *learned += 1);
+        self.note_links();
     }
 
     /// Another agent has sent purges.
