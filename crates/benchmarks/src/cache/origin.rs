@@ -117,8 +117,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
         let shared = Arc::clone(shared);
-        // An error only ends the connection.
-        thread::spawn(move || shared.serve(&stream));
+        thread::spawn(move || {
+            // An error only ends the connection.
+            let _ = shared.serve(&stream);
+            // The list of connections still has a handle of it.
+            let _ = stream.shutdown(Shutdown::Both);
+        });
     }
 }
 
