@@ -19,23 +19,19 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::Scale;
-use crate::cache::origin::Origin;
-use crate::clients::Clients;
 use crate::connection::Opener;
 use crate::failure::Failure;
 use crate::report::Report;
-use crate::servers::{Server, Watari};
+use crate::servers::Server;
 use crate::site::{Item, Site};
 
 /// The value of `cache` with which agents share their entries.
 const SHARED: &str = "{ shared = true }";
-/// The most agents of a cluster.
+/// The agents of a cluster that share their entries.
 const AGENTS: usize = 3;
 /// The longest time until a cache has a file that it has sent.
 const STORED_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
-/// More than what is needed to find out whether agents share entries.
-const MEMORY_MIB: u64 = 64;
 
 /// Measures all of it.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
@@ -72,14 +68,4 @@ fn proxy(origin: SocketAddr, cache: &str, memory_mib: u64) -> String {
         "[[agent.proxy.pool]]\nname = \"origin\"\norigins = [\"http://{origin}\"]\n\
          [[agent.proxy.route]]\npool = \"origin\"\ncache = {cache}\n[agent.proxy.cache]\nmemory_mib = {memory_mib}\n"
     )
-}
-
-/// The number of agents to measure with: one, if agents do not share their entries.
-fn agents(site: &Site, clients: &Clients, opener: &Opener) -> Result<usize, Failure> {
-    let origin = Origin::start(site, |_| Some(1))?;
-    let watari = Watari::forwarding_in_turn(site, clients, proxy(origin.address, SHARED, MEMORY_MIB), AGENTS)?;
-    for _ in 0..AGENTS {
-        opener.open(watari.server.service)?.download("/0", 1, |_, _| Ok(()))?;
-    }
-    Ok(if origin.requests() == 1 { AGENTS } else { 1 })
 }

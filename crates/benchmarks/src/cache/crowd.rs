@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::Scale;
 use crate::cache::origin::{HELD_LEN, HELD_PATH, Origin};
-use crate::cache::{SHARED, agents, proxy};
+use crate::cache::{AGENTS, SHARED, proxy};
 use crate::clients::Clients;
 use crate::connection::{Connection, Opener};
 use crate::failure::{Failure, doing};
@@ -38,11 +38,10 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let addresses = (1..=ADDRESSES).map(|last| IpAddr::from(Ipv4Addr::new(127, 204, 0, last)));
     let (clients, opener) = (Clients::new(site)?, Opener::coming_from(addresses.collect(), site)?);
-    let agents = agents(site, &clients, &opener)?;
-    eprintln!("{} clients of {agents} agents and one cold content ..", scale.crowd);
+    eprintln!("{} clients of {AGENTS} agents and one cold content ..", scale.crowd);
     let of_watari = |origin| {
-        let proxy = proxy(origin, if agents > 1 { SHARED } else { "true" }, MEMORY_MIB);
-        Ok(Watari::forwarding_in_turn(site, &clients, proxy, agents)?.server)
+        let proxy = proxy(origin, SHARED, MEMORY_MIB);
+        Ok(Watari::forwarding_in_turn(site, &clients, proxy, AGENTS)?.server)
     };
     let of_varnish = |origin| haproxy_varnish(site, &clients, origin, MEMORY_MIB);
     let candidates: [&dyn Fn(SocketAddr) -> Result<Server, Failure>; 2] = [&of_watari, &of_varnish];
@@ -50,7 +49,7 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         let origin = Origin::start(site, |_| None)?;
         one_round(&opener, &start(origin.address)?, &origin, scale.crowd)
     })?;
-    let what = format!("{} clients of {agents} agents, one cold content", scale.crowd);
+    let what = format!("{} clients of {AGENTS} agents, one cold content", scale.crowd);
     let figures = [
         ("requests at the origin", Unit::Count, REQUESTS_TARGET),
         ("time until the last has a byte", Unit::Microseconds, LAST_TARGET),

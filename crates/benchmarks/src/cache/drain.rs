@@ -9,7 +9,7 @@ use crate::Scale;
 use crate::cache::catalogue::Catalogue;
 use crate::cache::origin::Origin;
 use crate::cache::popularity::request_popular;
-use crate::cache::{SHARED, agents, proxy};
+use crate::cache::{AGENTS, SHARED, proxy};
 use crate::clients::Clients;
 use crate::connection::Opener;
 use crate::failure::Failure;
@@ -24,7 +24,6 @@ const LOST_TARGET: f64 = 0.01;
 const URLS: usize = 5_000;
 /// Memory of each agent: more than all contents take.
 const MEMORY_MIB: u64 = 512;
-const AGENTS: usize = 3;
 /// Time from the beginning of the load to the drain.
 const BEGINNING: Duration = Duration::from_millis(200);
 
@@ -32,10 +31,6 @@ const BEGINNING: Duration = Duration::from_millis(200);
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
     let opener = Opener::coming_from(vec![IpAddr::from(Ipv4Addr::LOCALHOST)], site)?;
-    if agents(site, &clients, &opener)? < AGENTS {
-        eprintln!("drain: the agents share no entries");
-        return Ok(());
-    }
     eprintln!("drain of an agent with a cache ..");
     let outcomes = interleaved(scale.rounds, &[()], |()| one_round(site, &clients, &opener, scale.popular / 10))?;
     let of = |at: usize| Samples::of(&outcomes[0], |figures| figures[at]);
