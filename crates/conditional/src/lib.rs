@@ -11,6 +11,6 @@ mod range;
 mod validators;
 
 pub use conditions::{Verdict, evaluate, range_applies};
-pub use multipart::{ContentRange, Multipart, content_range, unsatisfied_range};
+pub use multipart::{ContentRange, Multipart, content_range, parse_content_range, unsatisfied_range};
 pub use range::{Selection, select, selection};
 pub use validators::{EntityTag, Validators, date};

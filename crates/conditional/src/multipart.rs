@@ -26,13 +26,21 @@ pub struct Multipart {
 impl ContentRange {
     /// Parses the value of the field. `None`: it is malformed, has another unit, an unknown length, or no range.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let (unit, rest) = value.trim_ascii().split_at_checked(5)?;
-        let rest = std::str::from_utf8(rest).ok()?.strip_prefix(' ').filter(|_| unit.eq_ignore_ascii_case(b"bytes"))?;
-        let (range, length) = rest.trim_ascii().split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let (first, last, length) = (number(first)?, number(last)?, number(length)?);
-        (first <= last && last < length).then(|| Self { range: first..last + 1, length })
+        let (range, length) = parse_content_range(value)?;
+        Some(Self { range, length: length? })
     }
+}
+
+/// Parses the `Content-Range` of a satisfied range: the range, and the complete length, unless it is `*`. The range is
+/// not empty, and within the length.
+pub fn parse_content_range(value: &[u8]) -> Option<(Range<u64>, Option<u64>)> {
+    let (unit, rest) = value.trim_ascii().split_at_checked(5)?;
+    let rest = std::str::from_utf8(rest).ok()?.strip_prefix(' ').filter(|_| unit.eq_ignore_ascii_case(b"bytes"))?;
+    let (range, length) = rest.trim_ascii().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, end) = (number(first)?, number(last)?.checked_add(1)?);
+    let length = if length == "*" { None } else { Some(number(length)?) };
+    (first < end && length.is_none_or(|length| end <= length)).then_some((first..end, length))
 }
 
 impl Multipart {

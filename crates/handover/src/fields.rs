@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
+use watari_conditional::parse_content_range;
 
 /// A field occurs more often than allowed, or does not follow its grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,9 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malform
 
 /// `Content-Range` of a satisfied range: `bytes first-last/total` or `bytes first-last/*`.
 pub(crate) fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Malformed> {
-    only(headers, &CONTENT_RANGE)?.map(parse_content_range).transpose()
+    let Some(value) = only(headers, &CONTENT_RANGE)? else { return Ok(None) };
+    let (range, total) = parse_content_range(value.as_bytes()).ok_or(Malformed)?;
+    Ok(Some(ContentRange { range, total }))
 }
 
 /// Whether the content is coded. `identity` does not count; a sender should not send it.
@@ -62,19 +65,6 @@ pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
 pub(crate) fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("\u{fffd}"));
     values.flat_map(|value| value.split(',')).map(str::trim_ascii).filter(|element| !element.is_empty())
-}
-
-fn parse_content_range(value: &str) -> Result<ContentRange, Malformed> {
-    let (unit, range) = value.split_once(' ').ok_or(Malformed)?;
-    let (range, total) = range.trim_ascii().split_once('/').ok_or(Malformed)?;
-    let (first, last) = range.split_once('-').ok_or(Malformed)?;
-    let (first, last) = (number(first)?, number(last)?);
-    let total = if total == "*" { None } else { Some(number(total)?) };
-    let end = last.checked_add(1).ok_or(Malformed)?;
-    if !unit.eq_ignore_ascii_case("bytes") || first > last || total.is_some_and(|total| end > total) {
-        return Err(Malformed);
-    }
-    Ok(ContentRange { range: first..end, total })
 }
 
 /// Parses digits: no sign, no space.
