@@ -21,7 +21,8 @@ use crate::status::CacheStatus;
 /// The name of the cache in `Cache-Status`.
 pub const CACHE_NAME: &str = "watari";
 
-pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+/// The field `Cache-Status` (RFC 9211).
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Fields about content, which a 304 does not have (RFC 9110, section 15.4.5).
 const OF_CONTENT: [HeaderName; 8] = [

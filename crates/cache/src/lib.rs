@@ -45,7 +45,7 @@ mod testing;
 mod validation;
 mod vary;
 
-pub use answer::{Answer, CACHE_NAME, Selected, answer};
+pub use answer::{Answer, CACHE_NAME, CACHE_STATUS, Selected, answer};
 pub use directives::{RequestDirectives, ResponseDirectives};
 pub use entry::{Content, DecodeError, Entry, ObjectId, PIECE_LEN, StoredResponse};
 pub use fields::{stored_fields, strong_validator};

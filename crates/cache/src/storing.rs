@@ -25,33 +25,42 @@ pub struct Received {
     pub responded: SystemTime,
 }
 
-/// Why a response is not stored. The texts are details of `Cache-Status` and labels of metrics.
+/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{}", self.as_str())]
 pub enum NotStored {
-    #[error("method")]
     Method,
-    #[error("status")]
     Status,
-    #[error("request-no-store")]
     RequestNoStore,
-    #[error("no-store")]
     NoStore,
-    #[error("private")]
     Private,
-    #[error("set-cookie")]
     SetCookie,
-    #[error("authorization")]
     Authorization,
-    #[error("vary")]
     Vary(#[from] VaryError),
-    #[error("no-freshness")]
     NoFreshness,
-    #[error("too-large")]
     TooLarge,
-    #[error("range")]
     Range,
-    #[error("malformed")]
     Malformed,
+}
+
+impl NotStored {
+    /// A token: the detail of `Cache-Status`, and the label of metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Status => "status",
+            Self::RequestNoStore => "request-no-store",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::SetCookie => "set-cookie",
+            Self::Authorization => "authorization",
+            Self::Vary(_) => "vary",
+            Self::NoFreshness => "no-freshness",
+            Self::TooLarge => "too-large",
+            Self::Range => "range",
+            Self::Malformed => "malformed",
+        }
+    }
 }
 
 /// Judges a response: returns the terms of its reuse and what it varies by, or why it is not stored. `request` is that
@@ -216,8 +225,8 @@ fn expires(response: &HeaderMap, received: Received) -> Option<Duration> {
     response.get_all(EXPIRES).iter().map(lifetime).min()
 }
 
-/// 10 % of the time since the last modification, at most a day (RFC 9111, section 4.2.2). A `Date` in the future adds
-/// nothing.
+/// 10 % of the time since the last modification, at most a day (RFC 9111, section 4.2.2). A `Date` in the future counts
+/// as the time of arrival.
 fn heuristic_lifetime(response: &HeaderMap, received: Received) -> Duration {
     let now = earliest_date(response, &DATE).map_or(received.responded, |date| date.min(received.responded));
     let unchanged = date(response, &LAST_MODIFIED).and_then(|modified| now.duration_since(modified).ok());

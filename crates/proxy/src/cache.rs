@@ -9,7 +9,7 @@
 //!
 //! [`watari_cache`] has the rules, [`watari_cache_store`] the store.
 
-mod answering;
+pub(crate) mod answering;
 mod asking;
 mod body;
 mod fill;

@@ -13,6 +13,7 @@ use watari_body::{Body, BoxedRequest};
 use crate::admit::clients::Clients;
 use crate::admit::forwarded::TrustedProxies;
 use crate::admit::request_guards::RequestGuards;
+use crate::cache::answering::passed;
 use crate::cache::handle::CacheHandle;
 use crate::cache::owners::{self, AskedTerms};
 use crate::cache::stage::{Stage, at_hand, goes_around, invalidated, unsafe_request};
@@ -232,41 +233,39 @@ impl Proxy {
             return Ok(self.shape.answer(answer));
         }
         let network = self.clients.network(client);
-        let Some(settings) = &route.cache else {
-            kept.place = transfers.pool().enter(host, path, network).await?;
-            let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
-            return Ok(self.shape.answer(response));
-        };
-        let unsafe_request = unsafe_request(&request.head);
-        let Some(cache) = self.cache.get() else {
-            kept.place = transfers.pool().enter(host, path, network).await?;
-            let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
-            self.invalidate(settings, facts.host, unsafe_request.as_ref(), &response);
-            return Ok(self.shape.answer(response));
-        };
-        let around = goes_around(settings, client, self.identifies(route, settings), &request);
-        if around.is_none()
-            && let Some(response) = at_hand(cache, settings, facts.host, &request.head, trace)
-        {
-            return Ok(self.shape.answer(response));
+        let cached = route.cache.as_ref().zip(self.cache.get());
+        let mut around = None;
+        if let Some((settings, cache)) = cached {
+            around = goes_around(settings, client, self.identifies(route, settings), &request);
+            if around.is_none() {
+                if let Some(response) = at_hand(cache, settings, facts.host, &request.head, trace) {
+                    return Ok(self.shape.answer(response));
+                }
+                let upstream = Upstream {
+                    transfers: Arc::clone(transfers),
+                    client: client.clone(),
+                    host: host.to_owned(),
+                    path: path.to_owned(),
+                    network,
+                    asks_owners: true,
+                };
+                let stage = Stage::new(cache, settings, upstream, facts.host, trace);
+                // Boxed: this large future would enlarge the future of every request.
+                return Ok(self.shape.answer(Box::pin(stage.respond(*request.head)).await?));
+            }
         }
-        let upstream = Upstream {
-            transfers: Arc::clone(transfers),
-            client: client.clone(),
-            host: host.to_owned(),
-            path: path.to_owned(),
-            network,
-            asks_owners: true,
-        };
-        let stage = Stage::new(cache, settings, upstream, facts.host, trace);
-        let Some(why) = around else {
-            // Boxed: this large future would enlarge the future of every request.
-            return Ok(self.shape.answer(Box::pin(stage.respond(*request.head)).await?));
-        };
+        let unsafe_request = route.cache.as_ref().and_then(|_| unsafe_request(&request.head));
         kept.place = transfers.pool().enter(host, path, network).await?;
-        let response = transfers.forward(request, upload.as_deref(), client, trace).await?;
-        let response = stage.passed(response, why);
-        self.invalidate(settings, facts.host, unsafe_request.as_ref(), &response);
+        let mut response = transfers.forward(request, upload.as_deref(), client, trace).await?;
+        if let Some(((_, cache), why)) = cached.zip(around) {
+            response = passed(cache, trace, response, why);
+        }
+        // Also while the cache is not open yet.
+        if let Some((settings, request)) = route.cache.as_ref().zip(unsafe_request) {
+            for purge in invalidated(settings, facts.host, &request, &response) {
+                self.cache.invalidate(purge);
+            }
+        }
         Ok(self.shape.answer(response))
     }
 
@@ -276,28 +275,14 @@ impl Proxy {
         authority.is_some_and(|authority| authority.copies_beyond(&settings.rules.key.headers))
     }
 
-    /// Purges what the response to an unsafe request invalidates.
-    fn invalidate(
-        &self,
-        settings: &RouteCache,
-        host: &uri::Authority,
-        request: Option<&Parts>,
-        response: &Response<Body>,
-    ) {
-        let purges = request.map(|request| invalidated(settings, host, request, response));
-        purges.into_iter().flatten().for_each(|purge| self.cache.invalidate(purge));
-    }
-
     /// The response to a request of another agent, for whose key this agent is the owner.
     pub async fn respond_to_agent(&self, mut head: Parts) -> Response<Body> {
-        match self.answer_agent(&mut head) {
-            Some(stage) => match stage.respond(head).await {
-                Ok(response) => response,
-                // The asking agent may reach an origin that this one does not.
-                Err(_) => owners::refusal(),
-            },
-            None => owners::refusal(),
-        }
+        let answered = match self.answer_agent(&mut head) {
+            Some(stage) => stage.respond(head).await.ok(),
+            None => None,
+        };
+        // After a failure, too: the asking agent may reach an origin that this one does not.
+        answered.unwrap_or_else(owners::refusal)
     }
 
     /// The request of another agent at the cache of its route. `None`: this agent does not answer.

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, RANGE, SET_COOKIE};
-use http::{HeaderName, Method, Response, StatusCode, request, response};
+use http::{Method, Response, StatusCode, request, response};
 use http_body_util::BodyExt as _;
 use watari_body::{Body, empty, full};
 use watari_cache::{
-    Answer, CACHE_NAME, CacheStatus, Content, Forwarded, Key, NotStored, ObjectId, ResponseDirectives, Reuse, Selected,
-    StoredResponse,
+    Answer, CACHE_NAME, CACHE_STATUS, CacheStatus, Content, Forwarded, Key, NotStored, ObjectId, RequestDirectives,
+    ResponseDirectives, Reuse, Selected, StoredResponse,
 };
 
 use super::asking::select_target;
@@ -21,11 +21,9 @@ use super::metrics::CacheResult;
 use super::parts::{PartSource, Parts};
 use super::questions::Available;
 use super::response_cache::{Found, ResponseCache};
-use super::stage::{Stage, directives};
+use super::stage::Stage;
 use crate::exchange::failure::Failure;
 use crate::observe::access_log::RequestTrace;
-
-static CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Marks the response to a request that has begun a fill. It is stored in the response's extensions.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +64,7 @@ impl Stage {
     ) -> Option<Response<Body>> {
         let variant = if available.vary.is_empty() { primary } else { primary.variant(&available.vary, &head.headers) };
         let response = available.found.response();
-        let reuse = watari_cache::reuse(&response.terms, &directives(&head.headers), SystemTime::now());
+        let reuse = watari_cache::reuse(&response.terms, &RequestDirectives::of(&head.headers), SystemTime::now());
         if variant != available.key || reuse == Reuse::Validate || self.cache().is_purged(response) {
             return None;
         }
@@ -100,22 +98,9 @@ impl Stage {
 
     /// A response of the origin that was not stored.
     pub(super) fn unstored(&self, response: Response<Body>, reason: NotStored) -> Response<Body> {
-        let status = CacheStatus { detail: Some(detail(reason)), ..forwarded(Forwarded::UriMiss, response.status()) };
-        self.marked(response, &status, CacheResult::Miss)
-    }
-
-    /// The response to a request that went around the cache, or for which the cache had no use.
-    pub(crate) fn passed(&self, response: Response<Body>, why: Forwarded) -> Response<Body> {
-        let status = forwarded(why, response.status());
-        let is_miss = matches!(why, Forwarded::Miss | Forwarded::Stale);
-        self.marked(response, &status, if is_miss { CacheResult::Miss } else { CacheResult::Bypass })
-    }
-
-    /// Counts the result, and adds the field `Cache-Status`.
-    fn marked(&self, mut response: Response<Body>, status: &CacheStatus, result: CacheResult) -> Response<Body> {
-        response.headers_mut().append(CACHE_STATUS.clone(), status.to_value(CACHE_NAME));
-        self.count(result);
-        response
+        let status = CacheStatus { detail: Some(reason.as_str()), ..forwarded(Forwarded::UriMiss, response.status()) };
+        self.count(CacheResult::Miss);
+        with_status(response, &status)
     }
 
     fn count(&self, result: CacheResult) {
@@ -211,6 +196,24 @@ pub(super) fn from_inline(
     Some(Response::from_parts(response, inline(bytes, selected)))
 }
 
+/// The response to a request that went around the cache, or for which the cache had no use.
+pub(crate) fn passed(
+    cache: &ResponseCache,
+    trace: &RequestTrace,
+    response: Response<Body>,
+    why: Forwarded,
+) -> Response<Body> {
+    let is_miss = matches!(why, Forwarded::Miss | Forwarded::Stale);
+    count(cache, trace, if is_miss { CacheResult::Miss } else { CacheResult::Bypass });
+    let status = forwarded(why, response.status());
+    with_status(response, &status)
+}
+
+fn with_status(mut response: Response<Body>, status: &CacheStatus) -> Response<Body> {
+    response.headers_mut().append(CACHE_STATUS, status.to_value(CACHE_NAME));
+    response
+}
+
 pub(super) fn count(cache: &ResponseCache, trace: &RequestTrace, result: CacheResult) {
     trace.set_cache(result.as_str());
     cache.metrics.count(result);
@@ -232,22 +235,4 @@ fn hit(stored: &StoredResponse, now: SystemTime) -> CacheStatus {
 
 fn forwarded(why: Forwarded, status: StatusCode) -> CacheStatus {
     CacheStatus { forwarded: Some(why), forwarded_status: Some(status.as_u16()), ..CacheStatus::default() }
-}
-
-/// The detail of `Cache-Status`.
-fn detail(reason: NotStored) -> &'static str {
-    match reason {
-        NotStored::Method => "method",
-        NotStored::Status => "status",
-        NotStored::RequestNoStore => "request-no-store",
-        NotStored::NoStore => "no-store",
-        NotStored::Private => "private",
-        NotStored::SetCookie => "set-cookie",
-        NotStored::Authorization => "authorization",
-        NotStored::Vary(_) => "vary",
-        NotStored::NoFreshness => "no-freshness",
-        NotStored::TooLarge => "too-large",
-        NotStored::Range => "range",
-        NotStored::Malformed => "malformed",
-    }
 }

@@ -5,16 +5,19 @@ use std::time::SystemTime;
 
 use http::header::{CONTENT_RANGE, HeaderMap, IF_RANGE};
 use http::uri::PathAndQuery;
-use http::{Response, StatusCode, Uri, request, response};
+use http::{HeaderName, Response, StatusCode, Uri, request, response};
 use http_body::Body as _;
 use watari_body::Body;
-use watari_cache::{Entry, Forwarded, HeadUpdate, KeyRules, NotStored, Received, StoredResponse, Vary};
+use watari_cache::{
+    Entry, Forwarded, HeadUpdate, KeyRules, NotStored, Received, RequestDirectives, StoredResponse, Vary,
+};
 use watari_conditional::ContentRange;
 
+use super::answering::passed;
 use super::filling::{Asked, HELD_MAX, align, is_resumable};
 use super::questions::{Available, Leader, Outcome};
 use super::response_cache::Found;
-use super::stage::{Keys, Stage, directives};
+use super::stage::{Keys, Stage};
 use crate::exchange::failure::Failure;
 use crate::exchange::fields;
 
@@ -108,7 +111,7 @@ impl Stage {
     /// The response to a request that has no use for a fill, or whose response would not be stored.
     pub(super) async fn pass(&self, head: request::Parts) -> Result<Response<Body>, Failure> {
         let response = self.upstream().ask(head, self.trace()).await?;
-        Ok(self.passed(response, Forwarded::Miss))
+        Ok(passed(self.cache(), self.trace(), response, Forwarded::Miss))
     }
 
     /// Asks for a head. It may update the stored response, or show that it is outdated (RFC 9111, section 4.3.5).
@@ -133,7 +136,7 @@ impl Stage {
             HeadUpdate::Outdated => self.cache().store().remove(&keys.variant),
             HeadUpdate::Nothing => {}
         }
-        Ok(self.passed(Response::from_parts(parts, body), Forwarded::Stale))
+        Ok(passed(self.cache(), self.trace(), Response::from_parts(parts, body), Forwarded::Stale))
     }
 
     /// The response to a request whose question has failed: the stale entry, if it may be used.
@@ -186,7 +189,7 @@ impl Stage {
     }
 }
 
-pub(super) fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[http::HeaderName]) {
+pub(super) fn remove_unkeyed(headers: &mut HeaderMap, keyed: &[HeaderName]) {
     let is_unkeyed = |name: &str| UNKEYED.iter().any(|unkeyed| fields::are_alike(unkeyed, name));
     fields::remove_if(headers, |name| is_unkeyed(name) && !keyed.iter().any(|keyed| keyed == name));
 }
@@ -220,7 +223,7 @@ fn replaces(status: StatusCode) -> bool {
 }
 
 fn may_answer_stale(found: &Found, head: &request::Parts) -> bool {
-    watari_cache::may_answer_stale(&found.response().terms, &directives(&head.headers), SystemTime::now())
+    watari_cache::may_answer_stale(&found.response().terms, &RequestDirectives::of(&head.headers), SystemTime::now())
 }
 
 /// The statuses after which a stale response may be used (RFC 5861, section 4).

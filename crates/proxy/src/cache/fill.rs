@@ -83,7 +83,7 @@ pub(super) enum FillEnding {
 /// The result of a read at an offset.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// The next bytes.
+    /// The bytes from the offset on that one chunk has.
     Bytes(Bytes),
     /// The fill no longer has them, or never had.
     Elsewhere,

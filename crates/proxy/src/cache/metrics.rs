@@ -26,7 +26,7 @@ struct ResultLabel {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
-    reason: String,
+    reason: &'static str,
 }
 
 /// How a request was answered, for metrics and the access log.
@@ -95,6 +95,6 @@ impl CacheMetrics {
     }
 
     pub(super) fn count_not_stored(&self, reason: NotStored) {
-        self.not_stored.get_or_create(&ReasonLabel { reason: reason.to_string() }).inc();
+        self.not_stored.get_or_create(&ReasonLabel { reason: reason.as_str() }).inc();
     }
 }

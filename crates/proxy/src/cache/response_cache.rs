@@ -106,18 +106,9 @@ impl ResponseCache {
 
     /// The entry under this key, unless it was purged.
     pub(super) async fn find(&self, key: &Key) -> Option<Arc<Entry>> {
-        let entry = match self.store.get_now(key) {
-            Some(entry) => entry,
-            None => self.store.get(key).await?,
-        };
-        self.is_valid(&entry).then_some(entry)
-    }
-
-    fn is_valid(&self, entry: &Entry) -> bool {
-        match entry {
-            Entry::Response(response) => !self.is_purged(response),
-            Entry::Varies(_) | Entry::Piece(_) => true,
-        }
+        let entry = self.store.get(key).await?;
+        let is_purged = matches!(&*entry, Entry::Response(response) if self.is_purged(response));
+        (!is_purged).then_some(entry)
     }
 
     /// Purges stored responses, also those that are on their way. Other nodes learn of it.

@@ -97,7 +97,7 @@ impl Stage {
         // First of all: requests for parts and heads change entries, too.
         remove_unkeyed(&mut head.headers, &self.route.rules.key.headers);
         let primary = Key::of(&self.route.rules.key, &self.route.policy, &self.authority, &target, &head.headers);
-        let asked = directives(&head.headers);
+        let asked = RequestDirectives::of(&head.headers);
         for _ in 0..LOOKS_MAX {
             let (keys, found) = self.look(primary, &head.headers).await;
             let stale = match found {
@@ -233,7 +233,7 @@ pub(crate) fn goes_around(
     if !is_plain || is_conditional || is_bypassed || head.uri.path_and_query().is_none() {
         return Some(Forwarded::Bypass);
     }
-    directives(&head.headers).no_store.then_some(Forwarded::Request)
+    RequestDirectives::of(&head.headers).no_store.then_some(Forwarded::Request)
 }
 
 /// The response from a fresh entry that is in memory with all its content. Most hits need no more than this. The request
@@ -280,15 +280,6 @@ pub(crate) fn unsafe_request(head: &request::Parts) -> Option<request::Parts> {
     let (mut target, ()) = http::Request::new(()).into_parts();
     (target.method, target.uri) = (head.method.clone(), head.uri.clone());
     Some(target)
-}
-
-/// The directives of a request. Most have none.
-pub(super) fn directives(headers: &HeaderMap) -> RequestDirectives {
-    if headers.contains_key(CACHE_CONTROL) || headers.contains_key(PRAGMA) {
-        RequestDirectives::of(headers)
-    } else {
-        RequestDirectives::default()
-    }
 }
 
 /// Whether a stored response has to be validated. Otherwise, it was not used because its content is gone.
