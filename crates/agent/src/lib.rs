@@ -222,7 +222,7 @@ impl Agent {
                     self.shared.sessions.link_up(peer);
                     self.shared.purges.link_up(peer);
                 }
-                self.shared.purges.note_links();
+                self.shared.purges.note_change();
             }
             Event::Down { peer, .. } => {
                 self.shared.keys.link_down(peer);

@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use watari_cache::{Purge, PurgeId};
+use watari_cache::{Purge, PurgeId, Purges};
 use watari_proxy::{CacheHandle, KnownPurges};
 use watari_values::NodeName;
-use watari_wire::{AgentToAgent, OrderedPurge, PURGES_MAX, PurgeNumber, PurgeScope, PurgesMessage};
+use watari_wire::{
+    AgentToAgent, FOLDED_PURGES_MAX, OrderedPurge, PURGE_TEXT_LEN_MAX, PURGES_MAX, PurgeNumber, PurgeScope,
+    PurgesMessage,
+};
 
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
@@ -24,6 +27,9 @@ pub(crate) const REPEAT: Duration = Duration::from_secs(30);
 
 /// How long an agent that starts waits for the purges of others, before it uses stored responses.
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
+
+/// What one agent remembers fits into the messages to others.
+const _: () = assert!(Purge::TEXT_LEN_MAX <= PURGE_TEXT_LEN_MAX && Purges::FOLDED_MAX <= FOLDED_PURGES_MAX);
 
 pub(crate) struct PurgeExchange {
     peers: Peers,
@@ -58,8 +64,8 @@ impl PurgeExchange {
         self.send_all(agent);
     }
 
-    /// The link to a member, whatever its roles are, has come up or gone down.
-    pub(crate) fn note_links(&self) {
+    /// An agent has sent its purges, or the link to a member has changed, whatever the roles of the member are.
+    pub(crate) fn note_change(&self) {
         self.learned.send_modify(|learned| *learned += 1);
     }
 
@@ -95,7 +101,7 @@ impl PurgeExchange {
         agents.linked.remove(node);
         agents.heard.remove(node);
         drop(agents);
-        self.note_links();
+        self.note_change();
     }
 
     /// Another agent has sent purges.
@@ -109,7 +115,7 @@ impl PurgeExchange {
         let new = cache.learn(known);
         self.send(&new, Some(from));
         self.agents().heard.insert(from.clone());
-        self.learned.send_modify(|learned| *learned += 1);
+        self.note_change();
     }
 
     /// Sends purges to the linked agents, except to the one that has sent them.
