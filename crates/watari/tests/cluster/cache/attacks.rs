@@ -143,7 +143,7 @@ fn responses_to_other_methods_reach_no_other_client() {
 #[test]
 fn private_pages_with_static_names_are_not_stored() {
     let scene = Scene::set(|asked| {
-        let secret = format!("secret of {}", asked.field("cookie").unwrap_or("nobody"));
+        let secret = format!("secret of {}", asked.field("cookie").unwrap_or("anonymous"));
         let lines = match asked.path().split('.').next_back().unwrap() {
             "css" => "content-type: text/html\r\n",
             "js" => "content-type: text/html\r\netag: \"1\"\r\n",
@@ -159,7 +159,7 @@ fn private_pages_with_static_names_are_not_stored() {
         let target = format!("/account/{name}");
         assert_eq!(scene.get(&target, "cookie: id=victim\r\n").text(), "secret of id=victim");
         let got = scene.get(&target, "");
-        assert_eq!(got.text(), "secret of nobody", "{target}");
+        assert_eq!(got.text(), "secret of anonymous", "{target}");
         assert_eq!(scene.origin.count(&target), 2, "{target}");
     }
 }

@@ -204,23 +204,31 @@ fn converse(stream: &TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Aske
     }
 }
 
+/// Sends the head together with the first content, unless that waits for a gate: the agent has short responses at once.
 fn send(mut stream: &TcpStream, reply: &Reply, has_content: bool) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.write_all(reply.head.as_bytes())?;
-    if !has_content {
-        return Ok(());
-    }
+    let mut unsent = reply.head.clone().into_bytes();
     let (seed, mut range, gate) = match &reply.content {
-        Content::Bytes(bytes) => return stream.write_all(bytes),
+        _ if !has_content => return stream.write_all(&unsent),
+        Content::Bytes(bytes) => {
+            unsent.extend_from_slice(bytes);
+            return stream.write_all(&unsent);
+        }
         Content::Pattern(seed, range) => (*seed, range.clone(), None),
         Content::Gated(seed, range, gate) => (*seed, range.clone(), Some(gate)),
         Content::Endless(seed) => (*seed, 0..u64::MAX, None),
     };
+    if gate.is_some() || range.is_empty() {
+        stream.write_all(&unsent)?;
+        unsent.clear();
+    }
     let start = range.start;
     while !range.is_empty() {
         let open = gate.map_or(u64::MAX, |gate| start.saturating_add(gate.wait(range.start - start)));
         let end = range.end.min(open).min(range.start + WRITE_LEN);
-        stream.write_all(&pattern(seed, range.start..end))?;
+        unsent.extend_from_slice(&pattern(seed, range.start..end));
+        stream.write_all(&unsent)?;
+        unsent.clear();
         range.start = end;
     }
     Ok(())
