@@ -11,6 +11,7 @@ mod paths;
 mod purges;
 mod reuse;
 mod script;
+mod suite;
 mod upgrades;
 
 use std::net::IpAddr;
