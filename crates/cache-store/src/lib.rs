@@ -145,6 +145,11 @@ impl Store {
         }
     }
 
+    /// The entries in memory, in no order. Insertions and removals meanwhile may be among them or not.
+    pub fn in_memory(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
+        self.inner.memory.entries()
+    }
+
     pub fn usage(&self) -> Usage {
         let (memory_bytes, memory_entries) = self.inner.memory.usage();
         Usage { memory_bytes, memory_entries, disk: self.inner.disk.as_ref().map(Disk::usage) }

@@ -10,6 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, VARY};
 use http::status::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::key::Key;
 use crate::reuse::Terms;
 use crate::vary::Vary;
 
@@ -18,6 +19,7 @@ pub const PIECE_LEN: u64 = 256 * 1024;
 
 /// What a store has under a key.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most entries are responses, and pieces are long")]
 pub enum Entry {
     Response(StoredResponse),
     /// Responses vary: the entry is under the key of the variant.
@@ -38,6 +40,8 @@ pub struct StoredResponse {
     pub content: Content,
     /// The groups of the response, for purges.
     pub groups: Vec<Box<str>>,
+    /// The key whose owner is asked for it. `None`: agents do not share it.
+    pub shared_key: Option<Key>,
     /// The number of purges when its response was requested. It grows when the entry is checked against later ones.
     pub purges: AtomicU64,
 }
@@ -150,6 +154,7 @@ struct ResponseHead<'a> {
     object: Option<[u8; 16]>,
     content_len: u64,
     groups: Vec<&'a str>,
+    shared_key: Option<[u8; 16]>,
     purges: u64,
 }
 
@@ -184,6 +189,7 @@ impl<'a> ResponseHead<'a> {
             },
             content_len: response.content.len(),
             groups: response.groups.iter().map(|group| &**group).collect(),
+            shared_key: response.shared_key.map(|key| key.0),
             purges: response.purges.load(Ordering::Relaxed),
         }
     }
@@ -214,6 +220,7 @@ fn decode_response(head: ResponseHead<'_>, content: &[u8], bytes: &Bytes) -> Res
         terms: head.terms,
         content,
         groups: head.groups.into_iter().map(Into::into).collect(),
+        shared_key: head.shared_key.map(Key),
         purges: AtomicU64::new(head.purges),
     })
 }
@@ -310,6 +317,7 @@ mod tests {
             terms in terms(),
             content in contents(),
             groups in vec("\\PC{0,9}", 0..4),
+            shared_key: Option<[u8; 16]>,
             purges: u64,
         ) -> StoredResponse {
             StoredResponse {
@@ -319,6 +327,7 @@ mod tests {
                 terms,
                 content,
                 groups: groups.into_iter().map(Into::into).collect(),
+                shared_key: shared_key.map(Key),
                 purges: purges.into(),
             }
         }

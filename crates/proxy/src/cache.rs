@@ -5,6 +5,7 @@
 //! * `questions` collapses requests for the same key into one.
 //! * `fill` is content on its way, `parts` requests what is missing of stored content, `body` reads both.
 //! * `upstream` asks origins, and before them the agents that own keys (`owners`).
+//! * `handing_on` sends entries to other agents before the agent ends.
 //! * `response_cache` is what all requests share.
 //!
 //! [`watari_cache`] has the rules, [`watari_cache_store`] the store.
@@ -14,6 +15,7 @@ mod asking;
 mod body;
 mod fill;
 mod filling;
+mod handing_on;
 pub(crate) mod handle;
 pub(crate) mod metrics;
 pub(crate) mod owners;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::uri::{self, PathAndQuery};
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use http_body::Body as _;
-use watari_body::{Body, BoxedRequest};
+use watari_body::{Body, BoxedRequest, empty};
 
 use crate::admit::clients::Clients;
 use crate::admit::forwarded::TrustedProxies;
@@ -275,14 +275,26 @@ impl Proxy {
         authority.is_some_and(|authority| authority.copies_beyond(&settings.rules.key.headers))
     }
 
-    /// The response to a request of another agent, for whose key this agent is the owner.
-    pub async fn respond_to_agent(&self, mut head: Parts) -> Response<Body> {
+    /// The response to a request of another agent: for a key that this agent owns, or with entries that it hands on.
+    pub async fn respond_to_agent(&self, request: BoxedRequest) -> Response<Body> {
+        let mut head = *request.head;
+        if head.method == Method::PUT {
+            return self.take_entries(head, request.body).await.unwrap_or_else(owners::refusal);
+        }
         let answered = match self.answer_agent(&mut head) {
             Some(stage) => stage.respond(head).await.ok(),
             None => None,
         };
         // After a failure, too: the asking agent may reach an origin that this one does not.
         answered.unwrap_or_else(owners::refusal)
+    }
+
+    /// `None`: this agent does not take them.
+    async fn take_entries(&self, mut head: Parts, content: Body) -> Option<Response<Body>> {
+        let purges = owners::take_purges(&mut head.headers)?;
+        let mut response = Response::new(empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        self.cache.get()?.take(&purges, content).await.then_some(response)
     }
 
     /// The request of another agent at the cache of its route. `None`: this agent does not answer.

@@ -106,7 +106,7 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside, succes
     // First: new clients go to the next owner, or to other dispatchers, from now on.
     node.leave_addresses().await;
     if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
-        drain::before_the_end(agent, node.reloader.drain_timeout().await, &mut end).await;
+        drain::before_the_end(agent, &node.cache, node.reloader.drain_timeout().await, &mut end).await;
     }
     node.stop().await;
     Ok(())

@@ -23,8 +23,12 @@ impl Owners for LinkedOwners {
     /// By rendezvous hashing: all agents with the same links select the same owner.
     fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName> {
         let linked = self.exchange.linked().into_iter().filter(|agent| !is_away(agent));
-        let candidates: Vec<_> = linked.chain([self.name.clone()]).map(Candidate::new).collect();
-        by_key(&key.0, &candidates).map(|owner| owner.name.clone()).filter(|owner| *owner != self.name)
+        select(key, linked.chain([self.name.clone()])).filter(|owner| *owner != self.name)
+    }
+
+    fn successor(&self, key: &Key) -> Option<NodeName> {
+        let is_own = self.owner(key, &|_| false).is_none();
+        select(key, self.exchange.linked()).filter(|_| is_own)
     }
 
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>> {
@@ -34,4 +38,9 @@ impl Owners for LinkedOwners {
             Ok(Box::new(stream) as AgentStream)
         })
     }
+}
+
+fn select(key: &Key, agents: impl IntoIterator<Item = NodeName>) -> Option<NodeName> {
+    let candidates: Vec<_> = agents.into_iter().map(Candidate::new).collect();
+    by_key(&key.0, &candidates).map(|owner| owner.name.clone())
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use watari_body::Body;
+use watari_body::{Body, BoxedRequest};
 use watari_connection::{Connection, Content, Interim, Plaintext, Service};
 use watari_http1::{Refused, Server};
 use watari_mesh::{HttpConnection, HttpStream};
@@ -70,10 +70,10 @@ impl Service for AgentService {
 
     fn answer(&mut self, request: Request<Content>, _: &mut Interim) -> Self::Answering {
         let site = self.settings.get().site.clone();
-        let (head, _) = request.into_parts();
+        let request = BoxedRequest::from(request);
         Box::pin(async move {
             match &*site {
-                Site::Proxy(proxy) => proxy.respond_to_agent(head).await,
+                Site::Proxy(proxy) => proxy.respond_to_agent(request).await,
                 Site::Files(_) => watari_proxy::refusal_of_owner(),
             }
         })

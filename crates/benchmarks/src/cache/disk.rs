@@ -154,6 +154,7 @@ fn entry(number: u64) -> Arc<Entry> {
         terms,
         content: Content::Inline(vec![0; CONTENT_LEN].into()),
         groups: Vec::new(),
+        shared_key: None,
         purges: 0.into(),
     }))
 }

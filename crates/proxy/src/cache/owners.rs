@@ -10,6 +10,7 @@
 //! * [`PURGES`]: the last purge of each process that the asking agent knows. An owner that lacks one refuses: it could
 //!   answer with a purged entry.
 //! * [`CLIENT`]: the addresses of the client and of its server.
+//! * [`PURGES`] in a PUT: the entries of its content were checked against these (`handing_on.rs`).
 //! * [`REFUSED`]: in a response without an answer. The asking agent goes to the origin.
 
 use std::collections::HashMap;
@@ -18,10 +19,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, request};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, Entry, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use tokio::time::{Instant, timeout};
-use watari_body::{Body, BoxedRequest, empty};
-use watari_cache::{Key, PurgeId};
+use watari_body::{Body, BoxedRequest, empty, full};
+use watari_cache::{CACHE_STATUS, Key, PurgeId};
 use watari_values::NodeName;
 
 use crate::exchange::client::Client;
@@ -52,6 +55,10 @@ pub type AgentStream = Box<dyn ByteStream>;
 pub trait Owners: Send + Sync {
     /// The agent that owns a key, out of the linked ones without those for which `is_away` holds. `None`: this agent.
     fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName>;
+
+    /// The agent that owns a key of this agent when this one has left. `None`: another agent owns it already, or there is
+    /// no other one.
+    fn successor(&self, key: &Key) -> Option<NodeName>;
 
     /// Connects to an agent.
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>>;
@@ -92,26 +99,50 @@ impl OwnerRequests {
             let away = lock(&self.away);
             self.owners.owner(key, &|agent| away.get(agent).is_some_and(|until| *until > now))?
         };
-        let mut request = BoxedRequest::without_content(head.clone());
-        terms.set(&mut request.head.headers)?;
-        let connections = self.connections_to(&owner);
+        let mut head = head.clone();
+        terms.set(&mut head.headers)?;
+        self.exchange(&owner, || BoxedRequest::without_content(head.clone())).await
+    }
+
+    /// The agent that owns a key of this agent when this one has left.
+    pub(super) fn successor(&self, key: &Key) -> Option<NodeName> {
+        self.owners.successor(key)
+    }
+
+    /// Sends entries, which were checked against these purges, to an agent. Returns whether it has taken them.
+    pub(super) async fn hand_on(&self, to: &NodeName, purges: &[PurgeId], entries: Bytes) -> bool {
+        let Some(purges) = purges_value(purges) else { return false };
+        let request = || {
+            let (mut head, content) =
+                Request::put("/").body(full(entries.clone())).expect("a path is valid").into_parts();
+            head.headers.insert(HOST, HeaderValue::from_static("entries.invalid"));
+            head.headers.insert(CONTENT_LENGTH, entries.len().into());
+            head.headers.insert(&PURGES, purges.clone());
+            BoxedRequest::from(Request::from_parts(head, content))
+        };
+        self.exchange(to, request).await.is_some_and(|response| response.status() == StatusCode::NO_CONTENT)
+    }
+
+    /// The response of an agent to a request. `None`: it does not answer, or refuses.
+    async fn exchange(&self, owner: &NodeName, request: impl Fn() -> BoxedRequest) -> Option<Response<Body>> {
+        let connections = self.connections_to(owner);
         for _ in 0..TRIES {
             let permit = connections.permit()?;
             let (connection, is_new) = match connections.take(Instant::now()) {
                 Some(Connection::Http1(connection)) => (connection, false),
-                Some(Connection::Http2(_)) | None => (self.connect(&owner).await?, true),
+                Some(Connection::Http2(_)) | None => (self.connect(owner).await?, true),
             };
-            let mut exchange = Exchange::new(connection, &mut request, None).ok()?;
+            let mut exchange = Exchange::new(connection, &mut request(), None).ok()?;
             match timeout(self.limits.response_timeout, exchange.response()).await {
                 Ok(Ok(head)) => return self.answered(head, exchange, Lease::new(&connections, true, permit)),
                 Ok(Err(_)) if !is_new => {}
                 Ok(Err(error)) => {
                     tracing::debug!(%owner, %error, "the owner of a stored response does not answer");
-                    self.leaves(owner);
+                    self.leaves(owner.clone());
                     return None;
                 }
                 Err(_) => {
-                    self.leaves(owner);
+                    self.leaves(owner.clone());
                     return None;
                 }
             }
@@ -126,6 +157,7 @@ impl OwnerRequests {
         lease: Lease,
     ) -> Option<Response<Body>> {
         fields::remove_hop_by_hop(&mut head.headers);
+        remove_own_status(&mut head.headers);
         let body = ResponseBody::new(ResponseContent::Http1(exchange), lease, &self.limits, self.counters.clone());
         if head.headers.contains_key(&REFUSED) {
             return None;
@@ -163,17 +195,46 @@ impl OwnerRequests {
 impl Terms<'_> {
     /// Adds the fields for the owner. `None`: there are too many purges.
     fn set(&self, headers: &mut HeaderMap) -> Option<()> {
-        if self.purges.len() > PURGES_MAX {
-            return None;
-        }
-        let purges = self.purges.iter().map(|id| format!("{:x}-{:x}", id.incarnation, id.number));
-        let purges = purges.collect::<Vec<_>>().join(",");
         let client = format!("{} {}", self.client.address(), self.client.server());
-        for (name, value) in [(&ROUTE, self.route), (&PURGES, &purges), (&CLIENT, &client)] {
+        headers.insert(&PURGES, purges_value(&self.purges)?);
+        for (name, value) in [(&ROUTE, self.route), (&CLIENT, &client)] {
             headers.insert(name, HeaderValue::from_str(value).ok()?);
         }
         Some(())
     }
+}
+
+/// Removes what the owner says of its cache: the last `Cache-Status`. To clients, the agents are one cache.
+fn remove_own_status(headers: &mut HeaderMap) {
+    if let Entry::Occupied(entry) = headers.entry(CACHE_STATUS) {
+        let (name, values) = entry.remove_entry_mult();
+        let mut values: Vec<_> = values.collect();
+        values.pop();
+        for value in values {
+            headers.append(&name, value);
+        }
+    }
+}
+
+/// The value of [`PURGES`]. `None`: there are too many purges.
+fn purges_value(purges: &[PurgeId]) -> Option<HeaderValue> {
+    if purges.len() > PURGES_MAX {
+        return None;
+    }
+    let ids = purges.iter().map(|id| format!("{:x}-{:x}", id.incarnation, id.number));
+    HeaderValue::from_str(&ids.collect::<Vec<_>>().join(",")).ok()
+}
+
+/// Takes [`PURGES`] out of a request. `None`: it is missing or malformed.
+pub(crate) fn take_purges(headers: &mut HeaderMap) -> Option<Vec<PurgeId>> {
+    let value = headers.remove(&PURGES)?;
+    let ids = value.to_str().ok()?.split(',').filter(|id| !id.is_empty()).take(PURGES_MAX);
+    ids.map(|id| {
+        let (incarnation, number) = id.split_once('-')?;
+        let [incarnation, number] = [incarnation, number].map(|text| u64::from_str_radix(text, 16).ok());
+        Some(PurgeId { incarnation: incarnation?, number: number? })
+    })
+    .collect()
 }
 
 /// What an asking agent has sent beside the request.
@@ -186,19 +247,14 @@ pub(crate) struct AskedTerms {
 impl AskedTerms {
     /// Takes the fields out of a request. `None`: one is missing or malformed.
     pub(crate) fn take(headers: &mut HeaderMap) -> Option<Self> {
-        let [route, purges, client] = [&ROUTE, &PURGES, &CLIENT].map(|name| headers.remove(name));
-        let (route, purges, client) = (route?, purges?, client?);
+        let purges = take_purges(headers)?;
+        let [route, client] = [&ROUTE, &CLIENT].map(|name| headers.remove(name));
+        let (route, client) = (route?, client?);
         let (address, server) = client.to_str().ok()?.split_once(' ')?;
-        let ids = purges.to_str().ok()?.split(',').filter(|id| !id.is_empty()).take(PURGES_MAX);
-        let ids = ids.map(|id| {
-            let (incarnation, number) = id.split_once('-')?;
-            let [incarnation, number] = [incarnation, number].map(|text| u64::from_str_radix(text, 16).ok());
-            Some(PurgeId { incarnation: incarnation?, number: number? })
-        });
         Some(Self {
             route: route.to_str().ok()?.to_owned(),
             client: Client::new(address.parse().ok()?, server.parse().ok()?, None),
-            purges: ids.collect::<Option<_>>()?,
+            purges,
         })
     }
 }

@@ -28,6 +28,8 @@ use crate::config::{CacheStore, Config, SiteMetrics};
 
 /// How often a new process looks whether the previous one has left the directory.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long an agent that ends sends stored responses to others.
+const HANDING_ON_MAX: Duration = Duration::from_secs(5);
 /// How long an order to purge waits for its file.
 const WRITE_MAX: Duration = Duration::from_secs(5);
 /// The file whose lock a process has with the directory.
@@ -75,6 +77,16 @@ impl NodeCache {
             *task = Some(CacheTask::start(store, self.site.clone(), parts.clone(), self.shutdown.clone())?);
         }
         Ok(())
+    }
+
+    /// Sends shared responses to the agents that own them when this one has left, for a limited time.
+    pub(super) async fn hand_on(&self) {
+        let Some(cache) = self.site.cache.get() else { return };
+        match timeout(HANDING_ON_MAX, cache.hand_on()).await {
+            Ok(0) => {}
+            Ok(entries) => tracing::info!(entries, "other agents have the stored responses"),
+            Err(_) => tracing::info!("other agents have only a part of the stored responses"),
+        }
     }
 
     /// Waits until the store is closed, after the shutdown.

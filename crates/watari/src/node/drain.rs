@@ -6,6 +6,7 @@ use tokio::time::interval;
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 
+use super::cache::NodeCache;
 use crate::process::EndSignals;
 
 /// How often the log task looks at the number of remaining connections.
@@ -14,15 +15,20 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the node looks whether clients are left.
 const CLIENTS_LOOK: Duration = Duration::from_millis(10);
 
-/// Has the dispatchers move the agent's connections away. Returns when no connection is left, when `grace` is over, or
-/// at another signal to end.
-pub(super) async fn before_the_end(agent: &Agent, grace: Duration, end: &mut EndSignals) {
+/// Has the dispatchers move the agent's connections away, and then hands on the entries of its cache. Returns when that
+/// is done, or at another signal to end. Connections have `grace` to leave.
+pub(super) async fn before_the_end(agent: &Agent, cache: &NodeCache, grace: Duration, end: &mut EndSignals) {
     tracing::info!(connections = agent.occupied(), grace_s = grace.as_secs_f64(), "draining");
-    tokio::select! {
-        left = agent.drain(grace) => match left {
+    let drained = async {
+        match agent.drain(grace).await {
             0 => tracing::info!("drained"),
             left => tracing::warn!(left, "not drained in time: the remaining connections end with the node"),
-        },
+        }
+        // Until then, the agent answers the others, and stores what its last clients request.
+        cache.hand_on().await;
+    };
+    tokio::select! {
+        () = drained => {}
         signal = end.next() => {
             let left = agent.occupied();
             tracing::warn!(%signal, left, "not drained: a second signal ends the node at once");

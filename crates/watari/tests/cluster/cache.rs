@@ -11,6 +11,7 @@ mod paths;
 mod purges;
 mod reuse;
 mod script;
+mod sharing;
 mod suite;
 mod upgrades;
 

@@ -13,8 +13,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
+use watari_body::BoxedRequest;
 use watari_cache::{Key, Purge};
-use watari_proxy::{AgentStream, Owners, Proxy, RouteCache};
+use watari_proxy::{AgentStream, Owners, Proxy, ResponseCache, RouteCache};
 use watari_values::NodeName;
 
 use super::origin::{Asked, CountingOrigin};
@@ -40,6 +41,11 @@ impl Owners for Linked {
         Some(name(owner)).filter(|agent| owner != self.0 && !is_away(agent))
     }
 
+    fn successor(&self, key: &Key) -> Option<NodeName> {
+        let owner = usize::from(key.0[0]) % 3;
+        (owner == self.0).then(|| name((owner + 1) % 3))
+    }
+
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>> {
         let number = (0..3).find(|number| name(*number) == *agent).unwrap();
         Box::pin(async move {
@@ -51,8 +57,11 @@ impl Owners for Linked {
             let (ours, theirs) = tokio::io::duplex(64 * 1024);
             tokio::spawn(async move {
                 let answer = service_fn(|request: http::Request<Incoming>| {
-                    let (agents, head) = (agents.clone(), request.into_parts().0);
-                    async move { Ok::<_, io::Error>(agents.proxies[number].get().unwrap().respond_to_agent(head).await) }
+                    let (agents, request) = (agents.clone(), BoxedRequest::from(request));
+                    async move {
+                        let proxy = agents.proxies[number].get().unwrap();
+                        Ok::<_, io::Error>(proxy.respond_to_agent(request).await)
+                    }
                 });
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), answer).await;
             });
@@ -85,6 +94,10 @@ impl Agents {
         self.proxies[number].get().unwrap().respond(get(path, &[]), &client()).await
     }
 
+    fn cache(&self, number: usize) -> &Arc<ResponseCache> {
+        self.proxies[number].get().unwrap().cache().get().unwrap()
+    }
+
     async fn get(&self, number: usize, path: &str) -> Got {
         timeout(LIMIT, async { Got::of(self.respond(number, path).await).await }).await.unwrap()
     }
@@ -92,7 +105,8 @@ impl Agents {
 
 #[tokio::test]
 async fn clients_of_three_agents_make_one_request() {
-    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let head = "200 OK\r\nCache-Control: max-age=60\r\nCache-Status: origin; hit";
+    let origin = CountingOrigin::fixed(head, "content N").await;
     let agents = agents(&origin, |_, _| {}).await;
     for path in 0..20 {
         let path = format!("/{path}");
@@ -104,10 +118,79 @@ async fn clients_of_three_agents_make_one_request() {
     let before = agents.connections.load(Ordering::Relaxed);
     for path in 0..20 {
         for number in 0..3 {
-            assert!(agents.get(number, &format!("/{path}")).await.is_hit(), "each agent has what its clients use");
+            let got = agents.get(number, &format!("/{path}")).await;
+            assert!(got.is_hit(), "each agent has what its clients use");
+            let caches = got.head.headers.get_all("cache-status").iter().count();
+            assert_eq!(caches, 2, "that of the origin, and one for all agents");
         }
     }
     assert_eq!((agents.connections.load(Ordering::Relaxed), origin.requests()), (before, 20));
+}
+
+/// An agent that ends gives each of its entries to the next owner, with all variants and pieces.
+#[tokio::test]
+async fn entries_are_handed_on() {
+    let long: Bytes = (0..1_000_000_u32).map(|number| (number / 7) as u8).collect::<Vec<_>>().into();
+    let content = long.clone();
+    let origin = CountingOrigin::start(move |asked: Asked| {
+        let long = content.clone();
+        async move {
+            let head = "200 OK\r\nETag: \"v\"\r\nVary: x\r\nCache-Control: max-age=60";
+            let is_long = asked.head.starts_with("get /long");
+            asked.answer(head, if is_long { &long } else { b"short" }).await;
+        }
+    })
+    .await;
+    let agents = agents(&origin, |_, _| {}).await;
+    let paths: Vec<_> = (0..30).flat_map(|number| [format!("/short{number}"), format!("/long{number}")]).collect();
+    for path in &paths {
+        agents.get(0, path).await;
+    }
+    let taken = agents.cache(0).hand_on().await;
+    assert!(taken > paths.len() / 6, "{taken}");
+    for path in &paths {
+        let got = [agents.get(1, path).await, agents.get(2, path).await];
+        assert!(got.iter().any(Got::is_hit), "{path}: no agent but the first one has it");
+        for Got { body, .. } in got {
+            let expected: &[u8] = if path.starts_with("/long") { &long } else { b"short" };
+            let body = body.unwrap();
+            assert!(body == expected, "{path}: {} of {}", body.len(), expected.len());
+        }
+    }
+    assert_eq!(origin.requests(), paths.len());
+}
+
+#[tokio::test]
+async fn purged_entries_are_not_handed_on() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let agents = agents(&origin, |_, _| {}).await;
+    for number in 0..30 {
+        agents.get(0, &format!("/{number}")).await;
+    }
+    agents.cache(1).purge(Purge::Everything);
+    assert_eq!(agents.cache(0).hand_on().await, 0, "agent 1 knows a purge that agent 0 does not know");
+    agents.cache(0).purge(Purge::Everything);
+    assert_eq!(agents.cache(0).hand_on().await, 0, "all entries were purged");
+    for number in 30..60 {
+        agents.get(0, &format!("/{number}")).await;
+    }
+    assert!(agents.cache(0).hand_on().await > 0, "both know the purge");
+}
+
+#[tokio::test]
+async fn malformed_entries_are_refused() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let agents = agents(&origin, |_, _| {}).await;
+    let frame = |len: u32, entry: &[u8]| [&[7; 16][..], &len.to_be_bytes(), entry].concat();
+    let refused = [vec![1, 2, 3], frame(4, b"few"), frame(9, b"no entry!"), frame(u32::MAX, b""), vec![0; 5 << 20]];
+    for (content, purges) in refused.into_iter().map(|content| (content, Some(""))).chain([(Vec::new(), None)]) {
+        let request = http::Request::put("/");
+        let request = purges.into_iter().fold(request, |request, value| request.header("watari-cache-purges", value));
+        let request = request.body(watari_body::full(content)).unwrap();
+        let response = agents.proxies[0].get().unwrap().respond_to_agent(BoxedRequest::from(request)).await;
+        assert_eq!(response.status(), 421);
+    }
+    assert_eq!(agents.cache(0).status().store.memory_entries, 0);
 }
 
 #[tokio::test]
@@ -202,7 +285,8 @@ async fn requests_of_agents_have_to_be_complete() {
         ],
         &[("watari-cache-route", "x"), ("watari-cache-purges", ""), ("watari-cache-client", "192.0.2.1")],
     ] {
-        let response = agents.proxies[0].get().unwrap().respond_to_agent(head(fields)).await;
+        let response =
+            agents.proxies[0].get().unwrap().respond_to_agent(BoxedRequest::without_content(head(fields))).await;
         assert!(response.headers().contains_key("watari-cache-refused"), "{fields:?}");
     }
     assert_eq!(origin.requests(), 0);
