@@ -137,6 +137,20 @@ impl Store {
         disk.write(&key, &entry);
     }
 
+    /// Stores an entry, unless memory or disk may have one under the key. Returns whether it was stored.
+    pub fn insert_if_absent(&self, key: Key, entry: Arc<Entry>) -> bool {
+        let _change = self.change(&key);
+        let disk = self.inner.disk.as_ref();
+        if self.inner.memory.get(&key).is_some() || disk.is_some_and(|disk| disk.may_have(&key)) {
+            return false;
+        }
+        if let Some(disk) = disk {
+            disk.write(&key, &entry);
+        }
+        self.inner.memory.insert(key, entry);
+        true
+    }
+
     pub fn remove(&self, key: &Key) {
         let _change = self.change(key);
         self.inner.memory.remove(key);

@@ -40,10 +40,19 @@ pub struct StoredResponse {
     pub content: Content,
     /// The groups of the response, for purges.
     pub groups: Vec<Box<str>>,
-    /// The key whose owner is asked for it. `None`: agents do not share it.
-    pub shared_key: Option<Key>,
+    /// `None`: agents do not share it.
+    pub shared: Option<Shared>,
     /// The number of purges when its response was requested. It grows when the entry is checked against later ones.
     pub purges: AtomicU64,
+}
+
+/// How agents share a stored response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// The key of the request without a variant. Its owner is asked for the response.
+    pub key: Key,
+    /// Stands for the settings of the route when it was stored.
+    pub route: u64,
 }
 
 /// The content of a stored response.
@@ -154,7 +163,7 @@ struct ResponseHead<'a> {
     object: Option<[u8; 16]>,
     content_len: u64,
     groups: Vec<&'a str>,
-    shared_key: Option<[u8; 16]>,
+    shared: Option<Shared>,
     purges: u64,
 }
 
@@ -189,7 +198,7 @@ impl<'a> ResponseHead<'a> {
             },
             content_len: response.content.len(),
             groups: response.groups.iter().map(|group| &**group).collect(),
-            shared_key: response.shared_key.map(|key| key.0),
+            shared: response.shared,
             purges: response.purges.load(Ordering::Relaxed),
         }
     }
@@ -220,7 +229,7 @@ fn decode_response(head: ResponseHead<'_>, content: &[u8], bytes: &Bytes) -> Res
         terms: head.terms,
         content,
         groups: head.groups.into_iter().map(Into::into).collect(),
-        shared_key: head.shared_key.map(Key),
+        shared: head.shared,
         purges: AtomicU64::new(head.purges),
     })
 }
@@ -257,7 +266,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
 const CHECKSUM_LEN: usize = 16;
 
 /// The version of the encoded form. Increase it with any change of the form.
-const VERSION: [u8; 4] = *b"WCE1";
+const VERSION: [u8; 4] = *b"WCE2";
 
 /// The length of most encoded heads, in bytes.
 const HEAD_LEN_USUAL: usize = 1024;
@@ -317,7 +326,7 @@ mod tests {
             terms in terms(),
             content in contents(),
             groups in vec("\\PC{0,9}", 0..4),
-            shared_key: Option<[u8; 16]>,
+            shared: Option<([u8; 16], u64)>,
             purges: u64,
         ) -> StoredResponse {
             StoredResponse {
@@ -327,7 +336,7 @@ mod tests {
                 terms,
                 content,
                 groups: groups.into_iter().map(Into::into).collect(),
-                shared_key: shared_key.map(Key),
+                shared: shared.map(|(key, route)| Shared { key: Key(key), route }),
                 purges: purges.into(),
             }
         }
@@ -413,7 +422,7 @@ mod tests {
     #[test]
     fn another_version_is_an_error() {
         let bytes = encoded(&Entry::Piece(Bytes::from_static(b"piece")));
-        let rest = [b"WCE2", &bytes[CHECKSUM_LEN + VERSION.len()..]].concat();
+        let rest = [b"WCE3", &bytes[CHECKSUM_LEN + VERSION.len()..]].concat();
         assert_eq!(decoded(sealed(&rest)), Err(DecodeError));
         assert!(decoded(sealed(&bytes[CHECKSUM_LEN..])).is_ok());
     }

@@ -6,6 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use http::header::COOKIE;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName};
+use serde::{Deserialize, Serialize};
 
 use crate::entry::ObjectId;
 use crate::vary::{Vary, selecting_value};
@@ -37,7 +38,7 @@ pub enum QueryRule {
 }
 
 /// The key of an entry: 128 bits of a SHA-256 digest, so that no client can find two requests with the same key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key(pub [u8; 16]);
 
 impl Key {

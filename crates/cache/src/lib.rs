@@ -47,7 +47,7 @@ mod vary;
 
 pub use answer::{Answer, CACHE_NAME, CACHE_STATUS, Selected, answer};
 pub use directives::{RequestDirectives, ResponseDirectives};
-pub use entry::{Content, DecodeError, Entry, ObjectId, PIECE_LEN, StoredResponse};
+pub use entry::{Content, DecodeError, Entry, ObjectId, PIECE_LEN, Shared, StoredResponse};
 pub use fields::{stored_fields, strong_validator};
 pub use groups::{groups, invalidated_groups};
 pub use invalidation::invalidated;

@@ -79,7 +79,7 @@ pub(crate) fn stored(status: u16, fields: Fields<'_>, content: &'static str) -> 
         terms,
         content: Content::Inline(Bytes::from_static(content.as_bytes())),
         groups: groups(&response.headers),
-        shared_key: None,
+        shared: None,
         purges: AtomicU64::new(7),
     }
 }

@@ -133,7 +133,7 @@ fn refreshed(
         terms,
         content: stored.content.clone(),
         groups: groups(&merged),
-        shared_key: stored.shared_key,
+        shared: stored.shared,
         purges: AtomicU64::new(stored.purges.load(Ordering::Relaxed)),
     })
 }

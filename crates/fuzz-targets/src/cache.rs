@@ -91,7 +91,7 @@ fn stored(request: &request::Parts, response: &response::Parts) -> Option<Stored
         terms,
         content: Content::Inline(Bytes::from_static(CONTENT)),
         groups: groups(&response.headers),
-        shared_key: None,
+        shared: None,
         purges: AtomicU64::new(0),
     };
     check_stored(&stored);

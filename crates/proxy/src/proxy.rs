@@ -15,7 +15,7 @@ use crate::admit::forwarded::TrustedProxies;
 use crate::admit::request_guards::RequestGuards;
 use crate::cache::answering::passed;
 use crate::cache::handle::CacheHandle;
-use crate::cache::owners::{self, AskedTerms};
+use crate::cache::owners::{self, AskedTerms, HandedOn};
 use crate::cache::stage::{Stage, at_hand, goes_around, invalidated, unsafe_request};
 use crate::cache::upstream::Upstream;
 use crate::config::Config;
@@ -291,10 +291,11 @@ impl Proxy {
 
     /// `None`: this agent does not take them.
     async fn take_entries(&self, mut head: Parts, content: Body) -> Option<Response<Body>> {
-        let purges = owners::take_purges(&mut head.headers)?;
+        let handed_on = HandedOn::take(&mut head.headers)?;
+        let routes: Vec<_> = self.routes.caches().filter_map(RouteCache::shared_route).collect();
         let mut response = Response::new(empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        self.cache.get()?.take(&purges, content).await.then_some(response)
+        self.cache.get()?.take(&handed_on, &routes, content).await.then_some(response)
     }
 
     /// The request of another agent at the cache of its route. `None`: this agent does not answer.

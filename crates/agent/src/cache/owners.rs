@@ -7,7 +7,7 @@ use std::sync::Arc;
 use watari_balance::{Candidate, by_key};
 use watari_cache::Key;
 use watari_mesh::Mesh;
-use watari_proxy::{AgentStream, Owners};
+use watari_proxy::{AgentStream, NextOwners, Owners};
 use watari_values::NodeName;
 
 use super::purges::PurgeExchange;
@@ -23,12 +23,16 @@ impl Owners for LinkedOwners {
     /// By rendezvous hashing: all agents with the same links select the same owner.
     fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName> {
         let linked = self.exchange.linked().into_iter().filter(|agent| !is_away(agent));
-        select(key, linked.chain([self.name.clone()])).filter(|owner| *owner != self.name)
+        let candidates: Vec<_> = linked.chain([self.name.clone()]).map(Candidate::new).collect();
+        select(key, &candidates).filter(|owner| *owner != self.name)
     }
 
-    fn successor(&self, key: &Key) -> Option<NodeName> {
-        let is_own = self.owner(key, &|_| false).is_none();
-        select(key, self.exchange.linked()).filter(|_| is_own)
+    fn next_owners(&self) -> NextOwners {
+        let others: Vec<_> = self.exchange.linked().into_iter().map(Candidate::new).collect();
+        let mut all = others.clone();
+        all.push(Candidate::new(self.name.clone()));
+        let name = self.name.clone();
+        Box::new(move |key| select(key, &others).filter(|_| select(key, &all).as_ref() == Some(&name)))
     }
 
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>> {
@@ -40,7 +44,6 @@ impl Owners for LinkedOwners {
     }
 }
 
-fn select(key: &Key, agents: impl IntoIterator<Item = NodeName>) -> Option<NodeName> {
-    let candidates: Vec<_> = agents.into_iter().map(Candidate::new).collect();
-    by_key(&key.0, &candidates).map(|owner| owner.name.clone())
+fn select(key: &Key, candidates: &[Candidate<NodeName>]) -> Option<NodeName> {
+    by_key(&key.0, candidates).map(|owner| owner.name.clone())
 }

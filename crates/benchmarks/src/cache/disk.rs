@@ -154,7 +154,7 @@ fn entry(number: u64) -> Arc<Entry> {
         terms,
         content: Content::Inline(vec![0; CONTENT_LEN].into()),
         groups: Vec::new(),
-        shared_key: None,
+        shared: None,
         purges: 0.into(),
     }))
 }

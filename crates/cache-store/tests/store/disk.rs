@@ -27,6 +27,23 @@ async fn entries_survive_close_and_open() {
     assert_eq!(again.metric("disk_entries_damaged"), 0);
 }
 
+/// Also if the earlier entry is only on the disk.
+#[tokio::test]
+async fn an_entry_of_another_store_does_not_replace_one() {
+    let directory = directory();
+    let opened = Opened::new(MEMORY, directory.path()).await;
+    opened.store.insert(key(1), entry(1, 1, 100));
+    opened.store.close().await;
+    let again = Opened::new(MEMORY, directory.path()).await;
+    assert!(!again.store.insert_if_absent(key(1), entry(1, 2, 100)));
+    assert!(again.store.insert_if_absent(key(2), entry(2, 3, 100)));
+    assert!(!again.store.insert_if_absent(key(2), entry(2, 4, 100)));
+    assert_eq!(again.versions(1..3).await, [Some(1), Some(3)]);
+    again.store.close().await;
+    let third = Opened::new(MEMORY, directory.path()).await;
+    assert_eq!(third.versions(1..3).await, [Some(1), Some(3)]);
+}
+
 #[tokio::test]
 async fn entries_survive_without_close() {
     let directory = directory();

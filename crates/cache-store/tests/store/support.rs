@@ -105,7 +105,7 @@ pub(crate) fn entry(number: u64, version: u64, len: usize) -> Arc<Entry> {
         },
         content: Content::Inline(content(number, version, len).into()),
         groups: Vec::new(),
-        shared_key: None,
+        shared: None,
         purges: 0.into(),
     }))
 }

@@ -25,6 +25,8 @@ use watari_cache_store::Store;
 
 /// How far a fill may be ahead of its fastest reader, in bytes.
 const AHEAD_MAX: u64 = 4 << 20;
+/// The most bytes that a reader gets before all others had a turn: about a TLS record.
+const FIRST_TURN_LEN: usize = 16 << 10;
 /// Chunks that are kept for readers although they are in the store, in bytes.
 const WINDOW_LEN: u64 = 1 << 20;
 /// How much may be left of a fill that goes on without readers, in bytes.
@@ -98,6 +100,16 @@ pub(super) enum Read {
 pub(super) struct Reader {
     fill: Arc<Fill>,
     number: u64,
+    turn: Turn,
+}
+
+/// The first turn of a reader is short, so that the last reader of a crowd waits for little more than for the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    /// It has bytes left that it may not read yet.
+    Over,
+    Later,
 }
 
 /// What a fill ends with.
@@ -125,7 +137,7 @@ impl Fill {
         };
         let progress = Mutex::new(progress);
         let fill = Arc::new(Self { object, start, end, settings, progress, taken: Notify::new() });
-        (Arc::clone(&fill), Reader { fill, number: 0 })
+        (Arc::clone(&fill), Reader { fill, number: 0, turn: Turn::First })
     }
 
     pub(super) fn object(&self) -> ObjectId {
@@ -147,7 +159,7 @@ impl Fill {
         let number = progress.next_reader;
         progress.next_reader += 1;
         progress.readers.insert(number, offset);
-        Reader { fill: Arc::clone(self), number }
+        Reader { fill: Arc::clone(self), number, turn: Turn::First }
     }
 
     /// A reader of bytes that the store has: while it reads them, the fill goes on.
@@ -330,13 +342,24 @@ impl Progress {
 
 impl Reader {
     /// Reads the next bytes at `offset`. Pending: they have not arrived.
-    pub(super) fn poll_read(&self, cx: &Context<'_>, offset: u64) -> Poll<Read> {
+    pub(super) fn poll_read(&mut self, cx: &Context<'_>, offset: u64) -> Poll<Read> {
+        if self.turn == Turn::Over {
+            self.turn = Turn::Later;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let fill = &*self.fill;
         let mut progress = fill.progress();
         if offset < progress.kept_from {
             return Poll::Ready(Read::Elsewhere);
         }
-        let bytes = progress.chunk(offset);
+        let mut bytes = progress.chunk(offset);
+        if self.turn == Turn::First
+            && let Some(bytes) = &mut bytes
+        {
+            self.turn = if bytes.len() > FIRST_TURN_LEN { Turn::Over } else { Turn::Later };
+            bytes.truncate(FIRST_TURN_LEN);
+        }
         // Also without bytes: the reader may have got all before `offset` from the store.
         let reached = offset + bytes.as_ref().map_or(0, Bytes::len) as u64;
         let before = progress.readers.insert(self.number, reached);

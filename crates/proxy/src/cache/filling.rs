@@ -140,7 +140,7 @@ impl Asked<'_> {
             terms,
             content,
             groups: watari_cache::groups(&head.headers),
-            shared_key: self.stage.route().is_shared.then_some(self.keys.primary),
+            shared: self.stage.route().shared(self.keys.primary),
             purges: AtomicU64::new(self.purged),
         };
         let keys = Keys { variant: key, ..self.keys };
@@ -186,7 +186,7 @@ fn with_content(stored: &StoredResponse, content: Content) -> StoredResponse {
         terms: stored.terms,
         content,
         groups: stored.groups.clone(),
-        shared_key: stored.shared_key,
+        shared: stored.shared,
         purges: AtomicU64::new(stored.purges.load(Ordering::Relaxed)),
     }
 }

@@ -9,9 +9,11 @@ use prometheus_client::registry::Registry;
 use watari_cache::NotStored;
 
 /// The counters of the response cache. Clones share the counts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CacheMetrics {
     requests: Family<ResultLabel, Counter>,
+    /// Those of `requests` in the order of [`CacheResult::ALL`]: a look into the family would hash and lock.
+    by_result: [Counter; CacheResult::ALL.len()],
     not_stored: Family<ReasonLabel, Counter>,
     /// Bytes of content that origins have sent for the store.
     pub(super) filled_bytes: Counter,
@@ -61,6 +63,21 @@ impl CacheResult {
     }
 }
 
+impl Default for CacheMetrics {
+    fn default() -> Self {
+        let requests = Family::<ResultLabel, Counter>::default();
+        let by_result =
+            CacheResult::ALL.map(|result| requests.get_or_create(&ResultLabel { result: result.as_str() }).clone());
+        Self {
+            requests,
+            by_result,
+            not_stored: Family::default(),
+            filled_bytes: Counter::default(),
+            cut: Counter::default(),
+        }
+    }
+}
+
 impl CacheMetrics {
     /// Registers the metrics with `registry`.
     pub fn register(registry: &mut Registry) -> Self {
@@ -85,13 +102,12 @@ impl CacheMetrics {
     }
 
     pub(super) fn count(&self, result: CacheResult) {
-        self.requests.get_or_create(&ResultLabel { result: result.as_str() }).inc();
+        self.by_result[result as usize].inc();
     }
 
     /// The number of requests, by result.
     pub(super) fn results(&self) -> BTreeMap<&'static str, u64> {
-        let count = |result: CacheResult| self.requests.get_or_create(&ResultLabel { result: result.as_str() }).get();
-        CacheResult::ALL.map(|result| (result.as_str(), count(result))).into()
+        CacheResult::ALL.map(|result| (result.as_str(), self.by_result[result as usize].get())).into()
     }
 
     pub(super) fn count_not_stored(&self, reason: NotStored) {

@@ -11,13 +11,15 @@
 //!   answer with a purged entry.
 //! * [`CLIENT`]: the addresses of the client and of its server.
 //! * [`PURGES`] in a PUT: the entries of its content were checked against these (`handing_on.rs`).
+//! * [`TIME`] in a PUT: the clock of the sender, in Unix milliseconds. That of the receiver may differ.
 //! * [`REFUSED`]: in a response without an answer. The asking agent goes to the origin.
 
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, Entry, HOST};
@@ -39,6 +41,7 @@ use crate::transport::http1::{ByteStream, Exchange, Http1};
 pub(crate) static ROUTE: HeaderName = HeaderName::from_static("watari-cache-route");
 pub(crate) static PURGES: HeaderName = HeaderName::from_static("watari-cache-purges");
 pub(crate) static CLIENT: HeaderName = HeaderName::from_static("watari-cache-client");
+pub(crate) static TIME: HeaderName = HeaderName::from_static("watari-cache-time");
 pub(crate) static REFUSED: HeaderName = HeaderName::from_static("watari-cache-refused");
 
 /// How long an agent asks an owner nothing that has refused a connection.
@@ -51,14 +54,16 @@ const TRIES: usize = 3;
 /// A stream of bytes to another agent.
 pub type AgentStream = Box<dyn ByteStream>;
 
+/// Returns the next owner of a key. `None`: another agent owns it already, or there is no other one.
+pub type NextOwners = Box<dyn Fn(&Key) -> Option<NodeName> + Send>;
+
 /// The agents of the cluster, as the cache needs them.
 pub trait Owners: Send + Sync {
     /// The agent that owns a key, out of the linked ones without those for which `is_away` holds. `None`: this agent.
     fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName>;
 
-    /// The agent that owns a key of this agent when this one has left. `None`: another agent owns it already, or there is
-    /// no other one.
-    fn successor(&self, key: &Key) -> Option<NodeName>;
+    /// The owners of this agent's keys when this agent has left.
+    fn next_owners(&self) -> NextOwners;
 
     /// Connects to an agent.
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>>;
@@ -71,6 +76,8 @@ pub(super) struct OwnerRequests {
     connections: Mutex<HashMap<NodeName, Arc<Connections>>>,
     away: Mutex<HashMap<NodeName, Instant>>,
     counters: BodyCounters,
+    /// Whether the log says that there are too many purges to ask owners.
+    has_too_many_purges: AtomicBool,
 }
 
 /// What an owner needs beside the request.
@@ -89,6 +96,7 @@ impl OwnerRequests {
             connections: Mutex::default(),
             away: Mutex::default(),
             counters: BodyCounters::default(),
+            has_too_many_purges: AtomicBool::new(false),
         }
     }
 
@@ -100,24 +108,33 @@ impl OwnerRequests {
             self.owners.owner(key, &|agent| away.get(agent).is_some_and(|until| *until > now))?
         };
         let mut head = head.clone();
+        let has_too_many_purges = terms.purges.len() > PURGES_MAX;
+        if has_too_many_purges != self.has_too_many_purges.swap(has_too_many_purges, Ordering::Relaxed) {
+            if has_too_many_purges {
+                tracing::warn!("more than {PURGES_MAX} processes have ordered purges: agents share no responses now");
+            } else {
+                tracing::info!("agents share responses again");
+            }
+        }
         terms.set(&mut head.headers)?;
         self.exchange(&owner, || BoxedRequest::without_content(head.clone())).await
     }
 
-    /// The agent that owns a key of this agent when this one has left.
-    pub(super) fn successor(&self, key: &Key) -> Option<NodeName> {
-        self.owners.successor(key)
+    pub(super) fn next_owners(&self) -> NextOwners {
+        self.owners.next_owners()
     }
 
     /// Sends entries, which were checked against these purges, to an agent. Returns whether it has taken them.
     pub(super) async fn hand_on(&self, to: &NodeName, purges: &[PurgeId], entries: Bytes) -> bool {
         let Some(purges) = purges_value(purges) else { return false };
+        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let request = || {
             let (mut head, content) =
                 Request::put("/").body(full(entries.clone())).expect("a path is valid").into_parts();
             head.headers.insert(HOST, HeaderValue::from_static("entries.invalid"));
             head.headers.insert(CONTENT_LENGTH, entries.len().into());
             head.headers.insert(&PURGES, purges.clone());
+            head.headers.insert(&TIME, now_ms.into());
             BoxedRequest::from(Request::from_parts(head, content))
         };
         self.exchange(to, request).await.is_some_and(|response| response.status() == StatusCode::NO_CONTENT)
@@ -226,15 +243,32 @@ fn purges_value(purges: &[PurgeId]) -> Option<HeaderValue> {
 }
 
 /// Takes [`PURGES`] out of a request. `None`: it is missing or malformed.
-pub(crate) fn take_purges(headers: &mut HeaderMap) -> Option<Vec<PurgeId>> {
+fn take_purges(headers: &mut HeaderMap) -> Option<Vec<PurgeId>> {
     let value = headers.remove(&PURGES)?;
-    let ids = value.to_str().ok()?.split(',').filter(|id| !id.is_empty()).take(PURGES_MAX);
-    ids.map(|id| {
+    let ids = value.to_str().ok()?.split(',').filter(|id| !id.is_empty()).map(|id| {
         let (incarnation, number) = id.split_once('-')?;
         let [incarnation, number] = [incarnation, number].map(|text| u64::from_str_radix(text, 16).ok());
         Some(PurgeId { incarnation: incarnation?, number: number? })
-    })
-    .collect()
+    });
+    let ids: Vec<_> = ids.collect::<Option<_>>()?;
+    (ids.len() <= PURGES_MAX).then_some(ids)
+}
+
+/// What a PUT has beside its entries.
+#[derive(Debug)]
+pub(crate) struct HandedOn {
+    /// The purges that the entries were checked against.
+    pub(crate) purges: Vec<PurgeId>,
+    /// The sender's clock when it began to send, in Unix milliseconds.
+    pub(crate) time_ms: u64,
+}
+
+impl HandedOn {
+    /// Takes the fields out of a request. `None`: one is missing or malformed.
+    pub(crate) fn take(headers: &mut HeaderMap) -> Option<Self> {
+        let purges = take_purges(headers)?;
+        Some(Self { purges, time_ms: headers.remove(&TIME)?.to_str().ok()?.parse().ok()? })
+    }
 }
 
 /// What an asking agent has sent beside the request.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use watari_cache::{Entry, Key, ObjectId, PIECE_LEN, Purge, PurgeId, Purges, StoredResponse};
 use watari_cache_store::{Store, Usage};
@@ -25,6 +25,9 @@ const RELEASED_LOOK: Duration = Duration::from_secs(1);
 /// The most keys that are remembered for that.
 const RELEASED_MAX: usize = 16 * 1024;
 
+/// The most requests at a time with entries of other agents.
+const TAKING_MAX: usize = 8;
+
 /// A store of responses, the questions to origins, and the purges.
 pub struct ResponseCache {
     store: Store,
@@ -37,6 +40,8 @@ pub struct ResponseCache {
     changed: watch::Sender<u64>,
     announce: OnceLock<Box<Announce>>,
     owners: OnceLock<OwnerRequests>,
+    /// Requests with entries of other agents.
+    pub(super) taking: Semaphore,
     pub(super) metrics: CacheMetrics,
 }
 
@@ -91,6 +96,7 @@ impl ResponseCache {
             changed: watch::channel(0).0,
             announce: OnceLock::new(),
             owners: OnceLock::new(),
+            taking: Semaphore::new(TAKING_MAX),
             metrics,
         }
     }

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName};
-use watari_cache::Rules;
+use watari_cache::{Key, Rules, Shared};
 
 use crate::exchange::fields::are_alike;
 
@@ -24,12 +24,25 @@ pub struct RouteCache {
 impl RouteCache {
     /// A digest of the settings that decide about keys and entries. Agents compare it.
     pub(crate) fn fingerprint(&self) -> String {
-        let mut text = format!("{:?}", self.rules).into_bytes();
+        format!("{:032x}", self.digest())
+    }
+
+    /// How agents share a response under this key.
+    pub(crate) fn shared(&self, key: Key) -> Option<Shared> {
+        Some(Shared { key, route: self.shared_route()? })
+    }
+
+    /// Stands for these settings in responses that agents share. `None`: they share none of this route.
+    pub(crate) fn shared_route(&self) -> Option<u64> {
+        self.is_shared.then(|| self.digest() as u64)
+    }
+
+    fn digest(&self) -> u128 {
+        let mut text = format!("{:?}", (&self.rules, &self.bypass_cookies, &self.bypass_headers)).into_bytes();
         text.push(0);
         text.extend_from_slice(&self.policy);
         let digest = digest(&SHA256, &text);
-        let half = digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
-        format!("{:032x}", u128::from_be_bytes(*half))
+        u128::from_be_bytes(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }
 
     /// Whether the request has one of the cookies or fields of requests that go to the origin.

@@ -78,6 +78,11 @@ impl Routes {
         let none = if for_host.peek().is_none() { NoRoute::Host } else { NoRoute::Path };
         for_host.find(|route| route.path.covers(path)).ok_or(none)
     }
+
+    /// The caches of all routes that have one.
+    pub(crate) fn caches(&self) -> impl Iterator<Item = &RouteCache> {
+        self.0.iter().filter_map(|route| route.cache.as_deref())
+    }
 }
 
 impl Route {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use watari_agent::Agent;
 use watari_cache::Purges;
@@ -79,10 +79,11 @@ impl NodeCache {
         Ok(())
     }
 
-    /// Sends shared responses to the agents that own them when this one has left, for a limited time.
-    pub(super) async fn hand_on(&self) {
+    /// Sends shared responses to the agents that own them when this one has left. It ends at `deadline`, or after
+    /// [`HANDING_ON_MAX`].
+    pub(super) async fn hand_on(&self, deadline: Instant) {
         let Some(cache) = self.site.cache.get() else { return };
-        match timeout(HANDING_ON_MAX, cache.hand_on()).await {
+        match timeout_at(deadline.min(Instant::now() + HANDING_ON_MAX), cache.hand_on()).await {
             Ok(0) => {}
             Ok(entries) => tracing::info!(entries, "other agents have the stored responses"),
             Err(_) => tracing::info!("other agents have only a part of the stored responses"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 
@@ -16,16 +16,17 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CLIENTS_LOOK: Duration = Duration::from_millis(10);
 
 /// Has the dispatchers move the agent's connections away, and then hands on the entries of its cache. Returns when that
-/// is done, or at another signal to end. Connections have `grace` to leave.
+/// is done, when `grace` is over, or at another signal to end.
 pub(super) async fn before_the_end(agent: &Agent, cache: &NodeCache, grace: Duration, end: &mut EndSignals) {
     tracing::info!(connections = agent.occupied(), grace_s = grace.as_secs_f64(), "draining");
+    let deadline = Instant::now() + grace;
     let drained = async {
         match agent.drain(grace).await {
             0 => tracing::info!("drained"),
             left => tracing::warn!(left, "not drained in time: the remaining connections end with the node"),
         }
         // Until then, the agent answers the others, and stores what its last clients request.
-        cache.hand_on().await;
+        cache.hand_on(deadline).await;
     };
     tokio::select! {
         () = drained => {}

@@ -14,8 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use watari_body::BoxedRequest;
-use watari_cache::{Key, Purge};
-use watari_proxy::{AgentStream, Owners, Proxy, ResponseCache, RouteCache};
+use watari_cache::{Key, Purge, PurgeId};
+use watari_proxy::{AgentStream, KnownPurges, NextOwners, Owners, Proxy, ResponseCache, RouteCache};
 use watari_values::NodeName;
 
 use super::origin::{Asked, CountingOrigin};
@@ -41,9 +41,9 @@ impl Owners for Linked {
         Some(name(owner)).filter(|agent| owner != self.0 && !is_away(agent))
     }
 
-    fn successor(&self, key: &Key) -> Option<NodeName> {
-        let owner = usize::from(key.0[0]) % 3;
-        (owner == self.0).then(|| name((owner + 1) % 3))
+    fn next_owners(&self) -> NextOwners {
+        let number = self.0;
+        Box::new(move |key| (usize::from(key.0[0]) % 3 == number).then(|| name((number + 1) % 3)))
     }
 
     fn connect(&self, agent: &NodeName) -> Pin<Box<dyn Future<Output = io::Result<AgentStream>> + Send + '_>> {
@@ -177,14 +177,49 @@ async fn purged_entries_are_not_handed_on() {
     assert!(agents.cache(0).hand_on().await > 0, "both know the purge");
 }
 
+/// An agent that lacks a purge cannot check its entries against it, also if it knows a later one of the same agent.
+#[tokio::test]
+async fn an_agent_that_lacks_a_purge_hands_nothing_on() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let agents = agents(&origin, |_, _| {}).await;
+    for number in 0..30 {
+        agents.get(0, &format!("/{number}")).await;
+    }
+    let purge = |number| (PurgeId { incarnation: 9, number }, Purge::Url(format!("example.org/{number}").into()));
+    let known = |purges| KnownPurges { purges, ..KnownPurges::default() };
+    let handle = |number: usize| agents.proxies[number].get().unwrap().cache();
+    handle(1).learn(known(vec![purge(1), purge(2)]));
+    handle(0).learn(known(vec![purge(2)]));
+    assert_eq!(agents.cache(0).hand_on().await, 0);
+    handle(0).learn(known(vec![purge(1)]));
+    assert!(agents.cache(0).hand_on().await > 0);
+}
+
+/// Its entries may have other lifetimes, or be of clients whose requests go to the origin here.
+#[tokio::test]
+async fn an_agent_with_other_settings_takes_nothing() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let agents = agents(&origin, |number, cache| {
+        if number == 1 {
+            cache.bypass_cookies.push("session".to_owned());
+        }
+    })
+    .await;
+    for number in 0..30 {
+        agents.get(0, &format!("/{number}")).await;
+    }
+    agents.cache(0).hand_on().await;
+    assert_eq!(agents.cache(1).status().store.memory_entries, 0);
+}
+
 #[tokio::test]
 async fn malformed_entries_are_refused() {
     let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
     let agents = agents(&origin, |_, _| {}).await;
-    let frame = |len: u32, entry: &[u8]| [&[7; 16][..], &len.to_be_bytes(), entry].concat();
+    let frame = |len: u32, entry: &[u8]| [&[7; 36][..], &len.to_be_bytes(), entry].concat();
     let refused = [vec![1, 2, 3], frame(4, b"few"), frame(9, b"no entry!"), frame(u32::MAX, b""), vec![0; 5 << 20]];
     for (content, purges) in refused.into_iter().map(|content| (content, Some(""))).chain([(Vec::new(), None)]) {
-        let request = http::Request::put("/");
+        let request = http::Request::put("/").header("watari-cache-time", "1");
         let request = purges.into_iter().fold(request, |request, value| request.header("watari-cache-purges", value));
         let request = request.body(watari_body::full(content)).unwrap();
         let response = agents.proxies[0].get().unwrap().respond_to_agent(BoxedRequest::from(request)).await;

@@ -203,11 +203,14 @@ fn it_fails_only_where_it_has_to() {
 
 /// Runs all cases. Returns those that failed, with what the suite says.
 fn failures(cluster: &Cluster) -> BTreeMap<String, Value> {
-    let mut client = node("cli.mjs");
+    let mut client = node("cli.mjs", &["timeout", "300"]);
     client.env("npm_config_base", format!("https://{}", cluster.service)).env("npm_package_config_id", "");
     let output = client.env("NODE_TLS_REJECT_UNAUTHORIZED", "0").output().unwrap();
     let results: BTreeMap<String, Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("`scripts/deps test` installs the suite: {error}\n{}", String::from_utf8_lossy(&output.stderr))
+        panic!(
+            "the suite, which `scripts/deps test` installs, has no results: {error}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
     });
     assert!(results.len() >= CASES_MIN, "{} cases are all", results.len());
     results.into_iter().filter(|(_, result)| *result != Value::Bool(true)).collect()
@@ -221,15 +224,16 @@ struct Origin {
 
 impl Origin {
     fn start() -> Self {
-        let mut command = node("server/server.mjs");
+        let mut command = node("server/server.mjs", &[]);
         command.env("npm_config_protocol", "http").env("npm_config_port", "0").env("npm_config_pidfile", "/dev/null");
         command.stdout(Stdio::piped());
         let mut process = nursery::start(command);
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut origin = Self { process, port: 0 };
         let listening = lines.next().unwrap().unwrap();
-        let port = listening.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
+        origin.port = listening.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
         thread::spawn(move || lines.for_each(drop));
-        Self { process, port }
+        origin
     }
 }
 
@@ -240,10 +244,11 @@ impl Drop for Origin {
     }
 }
 
-/// A script of the suite.
-fn node(script: &str) -> Command {
+/// A script of the suite, which ends with the test. `limits` precede it.
+fn node(script: &str, limits: &[&str]) -> Command {
     let suite = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache-tests/node_modules/http-cache-tests");
-    let mut command = Command::new("node");
-    command.arg("--no-warnings").arg(suite.join(script)).stdin(Stdio::null());
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).args(limits).args(["node", "--no-warnings"]).arg(suite.join(script));
+    command.stdin(Stdio::null());
     command
 }
