@@ -53,7 +53,7 @@ pub use groups::{groups, invalidated_groups};
 pub use invalidation::invalidated;
 pub use key::{Key, KeyRules, QueryRule};
 pub use purges::{Purge, PurgeId, Purges};
-pub use reuse::{Reuse, Terms, may_answer_stale, reuse};
+pub use reuse::{Reuse, Terms, may_answer_stale, reuse, unix_ms};
 pub use rules::{Lifetimes, Rules};
 pub use status::{CacheStatus, Forwarded};
 pub use storing::{NotStored, Received, judge};

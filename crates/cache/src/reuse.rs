@@ -63,7 +63,7 @@ impl Terms {
 }
 
 /// Milliseconds since the Unix epoch.
-pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+pub fn unix_ms(time: SystemTime) -> u64 {
     whole_ms(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 

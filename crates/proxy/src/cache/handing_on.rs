@@ -147,7 +147,7 @@ impl ResponseCache {
     /// Stores the entries of another agent that are of these routes and missing here. Returns whether it could.
     pub(crate) async fn take(&self, handed_on: &HandedOn, routes: &[u64], content: Body) -> bool {
         let Ok(_permit) = self.taking.try_acquire() else { return false };
-        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let now_ms = watari_cache::unix_ms(SystemTime::now());
         let Ok(Some(content)) = timeout(ARRIVAL_MAX, read(content)).await else { return false };
         let known = self.purges();
         let has_checked = |(incarnation, number)| {

@@ -76,8 +76,8 @@ pub(super) struct OwnerRequests {
     connections: Mutex<HashMap<NodeName, Arc<Connections>>>,
     away: Mutex<HashMap<NodeName, Instant>>,
     counters: BodyCounters,
-    /// Whether the log says that there are too many purges to ask owners.
-    has_too_many_purges: AtomicBool,
+    /// Whether the last request could be sent, see [`purges_value`].
+    is_sharing: AtomicBool,
 }
 
 /// What an owner needs beside the request.
@@ -96,7 +96,7 @@ impl OwnerRequests {
             connections: Mutex::default(),
             away: Mutex::default(),
             counters: BodyCounters::default(),
-            has_too_many_purges: AtomicBool::new(false),
+            is_sharing: AtomicBool::new(true),
         }
     }
 
@@ -108,15 +108,9 @@ impl OwnerRequests {
             self.owners.owner(key, &|agent| away.get(agent).is_some_and(|until| *until > now))?
         };
         let mut head = head.clone();
-        let has_too_many_purges = terms.purges.len() > PURGES_MAX;
-        if has_too_many_purges != self.has_too_many_purges.swap(has_too_many_purges, Ordering::Relaxed) {
-            if has_too_many_purges {
-                tracing::warn!("more than {PURGES_MAX} processes have ordered purges: agents share no responses now");
-            } else {
-                tracing::info!("agents share responses again");
-            }
-        }
-        terms.set(&mut head.headers)?;
+        let purges = purges_value(&terms.purges);
+        self.note_sharing(purges.is_some());
+        terms.set(purges?, &mut head.headers)?;
         self.exchange(&owner, || BoxedRequest::without_content(head.clone())).await
     }
 
@@ -127,7 +121,7 @@ impl OwnerRequests {
     /// Sends entries, which were checked against these purges, to an agent. Returns whether it has taken them.
     pub(super) async fn hand_on(&self, to: &NodeName, purges: &[PurgeId], entries: Bytes) -> bool {
         let Some(purges) = purges_value(purges) else { return false };
-        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let now_ms = watari_cache::unix_ms(SystemTime::now());
         let request = || {
             let (mut head, content) =
                 Request::put("/").body(full(entries.clone())).expect("a path is valid").into_parts();
@@ -198,6 +192,17 @@ impl OwnerRequests {
         }
     }
 
+    /// Logs when there are too many purges to ask owners, and when there no longer are.
+    fn note_sharing(&self, is_sharing: bool) {
+        match (self.is_sharing.swap(is_sharing, Ordering::Relaxed), is_sharing) {
+            (true, false) => {
+                tracing::warn!("more than {PURGES_MAX} processes have ordered purges: agents share no responses now");
+            }
+            (false, true) => tracing::info!("agents share responses again"),
+            _ => {}
+        }
+    }
+
     fn leaves(&self, owner: NodeName) {
         lock(&self.away).insert(owner, Instant::now() + AWAY);
     }
@@ -210,10 +215,10 @@ impl OwnerRequests {
 }
 
 impl Terms<'_> {
-    /// Adds the fields for the owner. `None`: there are too many purges.
-    fn set(&self, headers: &mut HeaderMap) -> Option<()> {
+    /// Adds the fields for the owner. `None`: a value is not allowed in a field.
+    fn set(&self, purges: HeaderValue, headers: &mut HeaderMap) -> Option<()> {
         let client = format!("{} {}", self.client.address(), self.client.server());
-        headers.insert(&PURGES, purges_value(&self.purges)?);
+        headers.insert(&PURGES, purges);
         for (name, value) in [(&ROUTE, self.route), (&CLIENT, &client)] {
             headers.insert(name, HeaderValue::from_str(value).ok()?);
         }

@@ -35,6 +35,11 @@ const DISK: &str = "memory_mib = 64\ndirectory = \"NAME.cache\"\ndirectory_mib =
 /// A response that is fresh for long.
 const FRESH: &str = "cache-control: max-age=600\r\n";
 
+/// A cluster whose connections stay at the agent that their address selects.
+fn settled() -> Plan {
+    Plan { dispatcher: "bulk = \"off\"", ..Plan::default() }
+}
+
 /// A cluster with caches before a scripted origin.
 struct Scene {
     cluster: Cluster,

@@ -89,6 +89,16 @@ async fn agents(origin: &CountingOrigin, change: impl Fn(usize, &mut RouteCache)
     agents
 }
 
+/// Agent 0 has responses, of which it owns a part. The origin answers for as long as the test runs.
+async fn filled(change: impl Fn(usize, &mut RouteCache)) -> Arc<Agents> {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
+    let agents = agents(&origin, change).await;
+    for number in 0..30 {
+        agents.get(0, &format!("/{number}")).await;
+    }
+    agents
+}
+
 impl Agents {
     async fn respond(&self, number: usize, path: &str) -> Response<watari_body::Body> {
         self.proxies[number].get().unwrap().respond(get(path, &[]), &client()).await
@@ -162,11 +172,7 @@ async fn entries_are_handed_on() {
 
 #[tokio::test]
 async fn purged_entries_are_not_handed_on() {
-    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
-    let agents = agents(&origin, |_, _| {}).await;
-    for number in 0..30 {
-        agents.get(0, &format!("/{number}")).await;
-    }
+    let agents = filled(|_, _| {}).await;
     agents.cache(1).purge(Purge::Everything);
     assert_eq!(agents.cache(0).hand_on().await, 0, "agent 1 knows a purge that agent 0 does not know");
     agents.cache(0).purge(Purge::Everything);
@@ -180,11 +186,7 @@ async fn purged_entries_are_not_handed_on() {
 /// An agent that lacks a purge cannot check its entries against it, also if it knows a later one of the same agent.
 #[tokio::test]
 async fn an_agent_that_lacks_a_purge_hands_nothing_on() {
-    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
-    let agents = agents(&origin, |_, _| {}).await;
-    for number in 0..30 {
-        agents.get(0, &format!("/{number}")).await;
-    }
+    let agents = filled(|_, _| {}).await;
     let purge = |number| (PurgeId { incarnation: 9, number }, Purge::Url(format!("example.org/{number}").into()));
     let known = |purges| KnownPurges { purges, ..KnownPurges::default() };
     let handle = |number: usize| agents.proxies[number].get().unwrap().cache();
@@ -198,16 +200,12 @@ async fn an_agent_that_lacks_a_purge_hands_nothing_on() {
 /// Its entries may have other lifetimes, or be of clients whose requests go to the origin here.
 #[tokio::test]
 async fn an_agent_with_other_settings_takes_nothing() {
-    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content N").await;
-    let agents = agents(&origin, |number, cache| {
+    let agents = filled(|number, cache| {
         if number == 1 {
             cache.bypass_cookies.push("session".to_owned());
         }
     })
     .await;
-    for number in 0..30 {
-        agents.get(0, &format!("/{number}")).await;
-    }
     agents.cache(0).hand_on().await;
     assert_eq!(agents.cache(1).status().store.memory_entries, 0);
 }

@@ -4,17 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::script::Reply;
-use super::{DISK, FRESH, Scene, ask, is_open, purge, state};
+use super::{DISK, FRESH, Scene, ask, is_open, purge, settled, state};
 use crate::clients::http::Http;
 use crate::clients::tls::Tls;
+use crate::harness::AGENTS;
 use crate::harness::node::Node;
 use crate::harness::wait::until;
-use crate::harness::{AGENTS, Plan};
-
-/// A cluster whose connections stay at the agent that their address selects.
-fn settled() -> Plan {
-    Plan { dispatcher: "bulk = \"off\"", ..Plan::default() }
-}
 
 /// The origin answers with the version of its content.
 fn scene(store: &str) -> (Scene, Arc<AtomicUsize>) {

@@ -5,19 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use super::script::{Gate, Reply};
-use super::{FRESH, Scene, ask, take};
+use super::{FRESH, Scene, ask, settled, take};
+use crate::harness::AGENTS;
 use crate::harness::pattern::pattern;
-use crate::harness::{AGENTS, Plan};
 
 const SHARED: &str = "{ shared = true }";
 const LEN: u64 = 20 << 20;
 /// How long clients may take to connect.
 const READY_MAX: Duration = Duration::from_mins(1);
-
-/// Connections stay at their agents.
-fn plan() -> Plan {
-    Plan { dispatcher: "bulk = \"off\"", ..Plan::default() }
-}
 
 /// Clients of all agents come while the content is on its way. Some of them request a range.
 #[test]
@@ -25,7 +20,7 @@ fn clients_of_three_agents_make_one_request() {
     const CLIENTS: usize = 30;
     let gate = Gate::default();
     let opened = gate.clone();
-    let scene = Scene::with(SHARED, "", &plan(), move |asked| match asked.path() {
+    let scene = Scene::with(SHARED, "", &settled(), move |asked| match asked.path() {
         "/large" => Reply::object(asked, 1, LEN, "\"1\"", FRESH).behind(&opened),
         _ => Reply::ok(FRESH, "short"),
     });
@@ -69,7 +64,7 @@ fn connect_owners(scene: &Scene) {
     for agent in AGENTS {
         let mut http = scene.connect_to(agent);
         for number in 0..12 {
-            ask(&mut http, "HEAD", &format!("/connect/{agent}/{number}"), "");
+            ask(&mut http, "GET", &format!("/connect/{agent}/{number}"), "");
         }
     }
 }
@@ -78,7 +73,7 @@ fn connect_owners(scene: &Scene) {
 #[test]
 fn an_agent_that_ends_hands_on_what_it_owns() {
     const PATHS: usize = 90;
-    let scene = Scene::with(SHARED, "", &plan(), |asked| match asked.path().strip_prefix("/long") {
+    let scene = Scene::with(SHARED, "", &settled(), |asked| match asked.path().strip_prefix("/long") {
         Some(_) => Reply::object(asked, 2, 1 << 20, "\"1\"", FRESH),
         None => Reply::ok(FRESH, format!("content of {}", asked.path())),
     });
