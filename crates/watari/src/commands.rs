@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod ctl;
 pub(crate) mod demo;
+pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod pki;
 mod print;

@@ -14,6 +14,7 @@ use watari_bench_report::files::WriteError;
 use watari_bench_suites::measure::SuitesError;
 use watari_capture::CaptureError;
 use watari_capture::privileges::PrivilegesError;
+use watari_lab::{catalogue, supervisor};
 use watari_pki::PkiError;
 use watari_watch::files::FilesError;
 use watari_watch::profile::ProfileError;
@@ -40,6 +41,14 @@ pub(crate) enum Failure {
     Unfulfilled(#[from] Unfulfilled),
     #[error(transparent)]
     Pki(#[from] PkiError),
+    #[error(transparent)]
+    Lab(#[from] supervisor::Error),
+    #[error(transparent)]
+    LabFiles(#[from] catalogue::Error),
+    #[error(transparent)]
+    LabOutput(#[from] watari_lab::output::Error),
+    #[error(transparent)]
+    LabRouter(#[from] watari_lab::router::Error),
     #[error(transparent)]
     Demo(#[from] DemoError),
     #[error(transparent)]
@@ -159,6 +168,8 @@ impl Failure {
             | Self::Usage(_)
             | Self::Profile(_)
             | Self::AnonymizeKey(_)
+            | Self::LabFiles(_)
+            | Self::Lab(supervisor::Error::Catalogue(_) | supervisor::Error::Plan(_))
             | Self::Tell(_) => 2,
             Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,
             _ => 1,

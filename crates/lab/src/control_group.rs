@@ -1,0 +1,278 @@
+//! Control groups: the CPU quota of each host, and the CPU time that it has used.
+//!
+//! ```text
+//!   watari-lab-PID                 of a supervisor with that process id. Its successor removes what it has left
+//!     server-a, server-b, ..       of hosts
+//! ```
+//!
+//! Version 1 has them in the hierarchies `cpu` and `cpuacct`, which can be one. Version 2 has one hierarchy.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+/// What the names of everything start with that a supervisor could leave behind.
+pub(crate) const PREFIX: &str = "watari-lab-";
+/// The period in which a quota holds. A short one delays a host less.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long killed processes may take to leave their group.
+const EMPTY_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("this system has no control groups for CPU time: mount cgroup2 at /sys/fs/cgroup")]
+    None,
+    #[error("cannot create the control group {path}: {error} (run as root, or where control groups are delegated)")]
+    Create { path: String, error: io::Error },
+    #[error("cannot use the control group {path}: {error}")]
+    Use { path: String, error: io::Error },
+}
+
+/// The groups of one supervisor.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Groups {
+    hierarchies: Hierarchies,
+    name: String,
+}
+
+/// The directories in which hierarchies are mounted.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+enum Hierarchies {
+    One { cpu: PathBuf, cpuacct: PathBuf },
+    Two(PathBuf),
+}
+
+/// The group of a host.
+#[derive(Clone, Debug)]
+pub struct HostGroup {
+    hierarchies: Hierarchies,
+    /// Below each hierarchy.
+    path: PathBuf,
+}
+
+impl Groups {
+    /// Makes the groups of this process, and removes those of processes that have ended.
+    pub fn create() -> Result<Self, Error> {
+        let hierarchies = Hierarchies::find(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())?;
+        let groups = Self { hierarchies, name: format!("{PREFIX}{}", std::process::id()) };
+        groups.remove_stale();
+        if let Hierarchies::Two(root) = &groups.hierarchies {
+            write(&root.join("cgroup.subtree_control"), "+cpu")?;
+        }
+        groups.hierarchies.create(Path::new(&groups.name))?;
+        if let Hierarchies::Two(root) = &groups.hierarchies {
+            write(&root.join(&groups.name).join("cgroup.subtree_control"), "+cpu")?;
+        }
+        Ok(groups)
+    }
+
+    /// Makes the group of a host, with a quota in cores.
+    pub fn add_host(&self, name: &str, quota: Option<f64>) -> Result<HostGroup, Error> {
+        let path = Path::new(&self.name).join(name);
+        self.hierarchies.create(&path)?;
+        let group = HostGroup { hierarchies: self.hierarchies.clone(), path };
+        if let Some(quota) = quota {
+            group.limit(quota)?;
+        }
+        Ok(group)
+    }
+
+    /// Kills all processes in these groups, and removes them.
+    pub fn remove(&self) {
+        for root in self.hierarchies.roots() {
+            remove_tree(&root.join(&self.name));
+        }
+    }
+
+    fn remove_stale(&self) {
+        for root in self.hierarchies.roots() {
+            remove_stale_entries(&root, &remove_tree);
+        }
+    }
+}
+
+/// Removes the entries of a directory that are named after a supervisor that has ended: `watari-lab-PID`, and
+/// `watari-lab-PID-..`.
+pub(crate) fn remove_stale_entries(directory: &Path, remove: &dyn Fn(&Path)) {
+    let is_stale = |name: &str| {
+        let pid = name.strip_prefix(PREFIX).map(|rest| rest.split('-').next().unwrap_or_default());
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_stale)) {
+        remove(&entry.path());
+    }
+}
+
+impl HostGroup {
+    /// The files to which a process writes `0` to be in the group.
+    pub fn entrances(&self) -> Vec<PathBuf> {
+        self.hierarchies.roots().into_iter().map(|root| root.join(&self.path).join("cgroup.procs")).collect()
+    }
+
+    /// The CPU time of all processes that were in the group.
+    pub fn used(&self) -> Result<Duration, Error> {
+        match &self.hierarchies {
+            Hierarchies::One { cpuacct, .. } => {
+                let path = cpuacct.join(&self.path).join("cpuacct.usage");
+                parse(&path, read(&path)?.trim()).map(Duration::from_nanos)
+            }
+            Hierarchies::Two(root) => {
+                let path = root.join(&self.path).join("cpu.stat");
+                let text = read(&path)?;
+                let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+                parse(&path, usage.unwrap_or_default()).map(Duration::from_micros)
+            }
+        }
+    }
+
+    /// Kills all processes in the group.
+    pub fn kill(&self) {
+        kill_all(&self.entrances()[0]);
+    }
+
+    /// Kills all processes in the group, and removes it.
+    pub fn remove(&self) {
+        for root in self.hierarchies.roots() {
+            remove_tree(&root.join(&self.path));
+        }
+    }
+
+    fn limit(&self, quota: f64) -> Result<(), Error> {
+        let period_us = PERIOD.as_micros();
+        let quota_us = (quota * PERIOD.as_secs_f64() * 1e6).round().max(1000.0);
+        match &self.hierarchies {
+            Hierarchies::One { cpu, .. } => {
+                let group = cpu.join(&self.path);
+                // The quota must not exceed what the period allows, so the period comes first.
+                write(&group.join("cpu.cfs_period_us"), &period_us.to_string())?;
+                write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())
+            }
+            Hierarchies::Two(root) => write(&root.join(&self.path).join("cpu.max"), &format!("{quota_us} {period_us}")),
+        }
+    }
+}
+
+impl Hierarchies {
+    /// Finds them in the text of `/proc/self/mountinfo` (proc(5)). Version 1 comes first: where it has the controller
+    /// `cpu`, version 2 does not.
+    fn find(mounts: &str) -> Result<Self, Error> {
+        let mounts = || mounts.lines().filter_map(Mount::parse);
+        let with = |controller: &str| {
+            let mut found = mounts().filter(|mount| mount.kind == "cgroup" && mount.options.contains(&controller));
+            found.next().map(|mount| PathBuf::from(mount.directory))
+        };
+        if let (Some(cpu), Some(cpuacct)) = (with("cpu"), with("cpuacct")) {
+            return Ok(Self::One { cpu, cpuacct });
+        }
+        let two = mounts().find(|mount| mount.kind == "cgroup2");
+        two.map(|mount| Self::Two(mount.directory.into())).ok_or(Error::None)
+    }
+
+    fn roots(&self) -> Vec<PathBuf> {
+        match self {
+            Self::One { cpu, cpuacct } if cpu == cpuacct => vec![cpu.clone()],
+            Self::One { cpu, cpuacct } => vec![cpu.clone(), cpuacct.clone()],
+            Self::Two(root) => vec![root.clone()],
+        }
+    }
+
+    fn create(&self, group: &Path) -> Result<(), Error> {
+        for root in self.roots() {
+            let path = root.join(group);
+            fs::create_dir(&path).map_err(|error| Error::Create { path: path.display().to_string(), error })?;
+        }
+        Ok(())
+    }
+}
+
+/// A line of mountinfo.
+struct Mount<'a> {
+    directory: &'a str,
+    kind: &'a str,
+    options: Vec<&'a str>,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut file_system = file_system.split(' ');
+        let (kind, options) = (file_system.next()?, file_system.nth(1)?);
+        Some(Self { directory: mount.split(' ').nth(4)?, kind, options: options.split(',').collect() })
+    }
+}
+
+/// Removes a group and those below it, whose processes it kills. What cannot be removed stays for the next supervisor.
+fn remove_tree(group: &Path) {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    for below in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_tree(&below.path());
+    }
+    kill_all(&group.join("cgroup.procs"));
+    let deadline = Instant::now() + EMPTY_MAX;
+    while fs::remove_dir(group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+        && Instant::now() < deadline
+    {
+        sleep(POLL);
+    }
+}
+
+/// Kills the processes that a file lists, until there are none.
+fn kill_all(list: &Path) {
+    let deadline = Instant::now() + EMPTY_MAX;
+    while let Ok(pids) = fs::read_to_string(list) {
+        // A process of another pid namespace is listed as 0.
+        let pids: Vec<_> = pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        if pids.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        for pid in pids {
+            // One that has ended since then is no error.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        sleep(POLL);
+    }
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| Error::Use { path: path.display().to_string(), error })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|error| Error::Use { path: path.display().to_string(), error })
+}
+
+fn parse(path: &Path, text: &str) -> Result<u64, Error> {
+    text.parse().map_err(|_| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, format!("\"{text}\" is no number"));
+        Error::Use { path: path.display().to_string(), error }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn both_versions_are_found() {
+        let separate = "36 30 0:31 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                        37 30 0:32 / /sys/fs/cgroup/cpuacct rw shared:9 - cgroup cgroup rw,cpuacct\n\
+                        38 30 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let roots = |mounts| Hierarchies::find(mounts).unwrap().roots();
+        assert_eq!(roots(separate), ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"].map(PathBuf::from));
+        let joined = "36 30 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
+        assert_eq!(roots(joined), [PathBuf::from("/sys/fs/cgroup/cpu,cpuacct")]);
+        let second = "36 30 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(roots(second), [PathBuf::from("/sys/fs/cgroup")]);
+        assert!(matches!(Hierarchies::find("36 30 0:31 / /proc rw - proc proc rw\n"), Err(Error::None)));
+    }
+}

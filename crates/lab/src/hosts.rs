@@ -1,0 +1,362 @@
+//! The hosts of a sample: network namespaces on bridges, with control groups. They exist only inside the sandbox.
+//!
+//! ```text
+//!   sandbox:   bridge clients ---- p1        p2 ---- bridge servers
+//!                    |              |         |            |
+//!                    p0             +-- wan --+            p3         wan: a router, number 254 in both networks
+//!                    |                                     |
+//!   hosts:      client-1: eth0                       server-a: eth0
+//! ```
+
+mod process;
+mod sampler;
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+pub use process::{Process, ProcessError};
+pub use sampler::Sampler;
+
+use crate::control_group::{self, Groups, HostGroup};
+use crate::experiment::{self, Network, Router};
+
+/// The number of routers in their networks.
+const ROUTER_NUMBER: u8 = 254;
+/// The largest number of a host.
+const NUMBER_MAX: u8 = 250;
+/// Names of interfaces have at most 15 characters, and those of bridges start with `br-`.
+const NAME_LEN_MAX: usize = 12;
+/// Where `ip` has the names of namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {doing}: {error}")]
+    File { doing: String, error: io::Error },
+    #[error("{command} failed: {stderr}")]
+    Ip { command: String, stderr: String },
+    #[error("{name} is not a name of 1 to {NAME_LEN_MAX} of a-z, 0-9 and -")]
+    Name { name: String },
+    #[error("{host} has the number {number}: the largest is {NUMBER_MAX}, and the smallest 1")]
+    Number { host: String, number: u8 },
+    #[error("{host} and {other} have the same number in the network {network}")]
+    SameNumber { host: String, other: String, network: String },
+    #[error("{place} names the network {name}, which is not there")]
+    Network { place: String, name: String },
+    #[error("the network {name} has no address with the number {number}: use a prefix of at most 24 bits (IPv6: 120)")]
+    Prefix { name: String, number: u8 },
+    #[error("no host is named {0}")]
+    Host(String),
+    #[error(transparent)]
+    ControlGroup(#[from] control_group::Error),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// All hosts of a sample. They end with this value, and all processes on them.
+#[derive(Debug)]
+pub struct Testbed {
+    hosts: Vec<Host>,
+    /// Names of bridges.
+    bridges: Vec<String>,
+    routers: Vec<(String, Process)>,
+}
+
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    group: HostGroup,
+    /// In the order of its interfaces.
+    addresses: Vec<(String, Vec<IpAddr>)>,
+}
+
+/// Once in the sandbox, before the first testbed: a place for the names of namespaces, and names of hosts.
+pub fn prepare_sandbox(hosts_file: &Path) -> Result<(), Error> {
+    fs::create_dir_all(NAMESPACES).map_err(file(format!("create {NAMESPACES}")))?;
+    run(Command::new("mount"), &["-t", "tmpfs", "lab", NAMESPACES])?;
+    fs::write(hosts_file, "").map_err(file(format!("write {}", hosts_file.display())))?;
+    run(Command::new("mount"), &["--bind", &hosts_file.display().to_string(), "/etc/hosts"])?;
+    run(Command::new("ip"), &["link", "set", "lo", "up"])
+}
+
+impl Testbed {
+    /// Makes the hosts. `delaying` is the command of a router, to which the names of its two interfaces are added. It
+    /// prints a line when packets can pass.
+    pub fn new(
+        networks: &[Network],
+        hosts: &[experiment::Host],
+        routers: &[Router],
+        groups: &Groups,
+        delaying: &dyn Fn(&Router) -> Vec<String>,
+    ) -> Result<Self, Error> {
+        check(networks, hosts, routers)?;
+        let mut testbed = Self { hosts: Vec::new(), bridges: Vec::new(), routers: Vec::new() };
+        for network in networks {
+            testbed.add_bridge(&network.name)?;
+        }
+        let mut ports = 0..;
+        for host in hosts {
+            let connected: Vec<&Network> = host.networks.iter().filter_map(|name| find(networks, name)).collect();
+            let group = groups.add_host(&host.name, host.cpu)?;
+            testbed.hosts.push(Host { name: host.name.clone(), group, addresses: Vec::new() });
+            add_namespace(&host.name)?;
+            for (index, network) in connected.into_iter().enumerate() {
+                let addresses = connect(&host.name, index, network, host.number, ports.next().unwrap_or(0))?;
+                let added = testbed.hosts.last_mut().expect("it was added above");
+                added.addresses.push((network.name.clone(), addresses));
+            }
+        }
+        for router in routers {
+            let networks = router.between.each_ref().map(|name| find(networks, name).expect("check has found it"));
+            testbed.add_router(router, networks, hosts, &mut ports, &delaying(router))?;
+        }
+        testbed.write_hosts_file()?;
+        Ok(testbed)
+    }
+
+    pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        self.hosts.iter().find(|host| host.name == name).ok_or_else(|| Error::Host(name.to_owned()))
+    }
+
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    fn add_bridge(&mut self, network: &str) -> Result<(), Error> {
+        let name = format!("br-{network}");
+        ip(&["link", "add", &name, "type", "bridge"])?;
+        self.bridges.push(name.clone());
+        // Otherwise the bridge would get another address with each port that comes or goes.
+        ip(&["link", "set", &name, "address", "02:00:00:00:00:01"])?;
+        ip(&["link", "set", &name, "up"])
+    }
+
+    fn add_router(
+        &mut self,
+        router: &Router,
+        networks: [&Network; 2],
+        hosts: &[experiment::Host],
+        ports: &mut impl Iterator<Item = u32>,
+        delaying: &[String],
+    ) -> Result<(), Error> {
+        add_namespace(&router.name)?;
+        for (index, network) in networks.into_iter().enumerate() {
+            connect(&router.name, index, network, ROUTER_NUMBER, ports.next().unwrap_or(0))?;
+        }
+        for [near, far] in [networks, [networks[1], networks[0]]] {
+            for host in
+                hosts.iter().filter(|host| host.networks.contains(&near.name) && !host.networks.contains(&far.name))
+            {
+                add_routes(&host.name, near, far)?;
+            }
+        }
+        let mut command = in_namespace(&router.name, &delaying[0]);
+        command.args(&delaying[1..]).args(["eth0", "eth1"]);
+        let mut process = Process::spawn_with_pipe(command)?;
+        process.wait_for_line(&router.name)?;
+        self.routers.push((router.name.clone(), process));
+        Ok(())
+    }
+
+    /// Gives the hosts names: `server-a`, and `server-a.clients` for its address in the network `clients`.
+    fn write_hosts_file(&self) -> Result<(), Error> {
+        let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
+        for host in &self.hosts {
+            for (index, (network, addresses)) in host.addresses.iter().enumerate() {
+                for address in addresses {
+                    let short = if index == 0 { format!(" {}", host.name) } else { String::new() };
+                    let _ = writeln!(text, "{address} {}.{network}{short}", host.name);
+                }
+            }
+        }
+        fs::write("/etc/hosts", text).map_err(file("write the names of hosts".to_owned()))
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            host.group.remove();
+            let _ = ip(&["netns", "delete", &host.name]);
+        }
+        for (name, mut process) in self.routers.drain(..) {
+            process.kill();
+            let _ = ip(&["netns", "delete", &name]);
+        }
+        for bridge in &self.bridges {
+            let _ = ip(&["link", "delete", bridge]);
+        }
+    }
+}
+
+impl Host {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A program on this host. Its process id is that of the started process.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut enter = String::new();
+        for path in self.group.entrances() {
+            let _ = write!(enter, "echo 0 >'{}'; ", path.display());
+        }
+        let mut command = Command::new("sh");
+        let namespace = format!("--net={NAMESPACES}/{}", self.name);
+        command.args(["-e", "-c", &format!("{enter}exec nsenter {namespace} -- \"$@\""), "sh"]).arg(program);
+        command
+    }
+
+    /// The first address in a network.
+    pub fn address(&self, network: &str) -> Option<IpAddr> {
+        let addresses = self.addresses.iter().find(|(name, _)| name == network);
+        addresses.and_then(|(_, addresses)| addresses.first()).copied()
+    }
+
+    /// The CPU time of all its processes until now.
+    pub fn used(&self) -> Result<Duration, Error> {
+        Ok(self.group.used()?)
+    }
+
+    fn group(&self) -> HostGroup {
+        self.group.clone()
+    }
+}
+
+fn check(networks: &[Network], hosts: &[experiment::Host], routers: &[Router]) -> Result<(), Error> {
+    let names = networks.iter().map(|network| &network.name).chain(hosts.iter().map(|host| &host.name));
+    for name in names.chain(routers.iter().map(|router| &router.name)) {
+        let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if name.is_empty() || name.len() > NAME_LEN_MAX || !name.bytes().all(is_valid) {
+            return Err(Error::Name { name: name.clone() });
+        }
+    }
+    for host in hosts {
+        if host.number == 0 || host.number > NUMBER_MAX {
+            return Err(Error::Number { host: host.name.clone(), number: host.number });
+        }
+        for name in &host.networks {
+            let network = find(networks, name);
+            let missing = || Error::Network { place: format!("the host {}", host.name), name: name.clone() };
+            addresses(network.ok_or_else(missing)?, host.number)?;
+        }
+    }
+    for (index, host) in hosts.iter().enumerate() {
+        for other in hosts[..index].iter().filter(|other| other.number == host.number) {
+            if let Some(network) = host.networks.iter().find(|network| other.networks.contains(network)) {
+                let (host, other, network) = (host.name.clone(), other.name.clone(), network.clone());
+                return Err(Error::SameNumber { host, other, network });
+            }
+        }
+    }
+    for router in routers {
+        for name in &router.between {
+            let missing = || Error::Network { place: format!("the router {}", router.name), name: name.clone() };
+            addresses(find(networks, name).ok_or_else(missing)?, ROUTER_NUMBER)?;
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(networks: &'a [Network], name: &str) -> Option<&'a Network> {
+    networks.iter().find(|network| network.name == name)
+}
+
+/// The addresses of a number in a network, IPv4 first.
+fn addresses(network: &Network, number: u8) -> Result<Vec<IpAddr>, Error> {
+    let missing = || Error::Prefix { name: network.name.clone(), number };
+    let mut found = Vec::new();
+    if let Some(prefix) = network.ipv4 {
+        let address = IpAddr::from(std::net::Ipv4Addr::from(u32::from(prefix.network()) + u32::from(number)));
+        found.push(address);
+    }
+    if let Some(prefix) = network.ipv6 {
+        let address = IpAddr::from(std::net::Ipv6Addr::from(u128::from(prefix.network()) + u128::from(number)));
+        found.push(address);
+    }
+    let is_within = |address: &IpAddr| match address {
+        IpAddr::V4(address) => network.ipv4.is_some_and(|prefix| prefix.contains(address)),
+        IpAddr::V6(address) => network.ipv6.is_some_and(|prefix| prefix.contains(address)),
+    };
+    if found.is_empty() || !found.iter().all(is_within) { Err(missing()) } else { Ok(found) }
+}
+
+fn add_namespace(name: &str) -> Result<(), Error> {
+    ip(&["netns", "add", name])?;
+    ip_on(name, &["link", "set", "lo", "up"])?;
+    // A load opens more connections than ports are there by default, and closes them fast.
+    for setting in ["ipv4/ip_local_port_range=2000 65000", "ipv4/tcp_tw_reuse=1", "core/somaxconn=16384"] {
+        let (key, value) = setting.split_once('=').expect("it has a value");
+        let mut command = in_namespace(name, "sh");
+        command.args(["-c", &format!("echo {value} >/proc/sys/net/{key}")]);
+        run(command, &[])?;
+    }
+    Ok(())
+}
+
+/// Connects `eth<index>` of a namespace to the bridge of a network. Returns its addresses.
+fn connect(name: &str, index: usize, network: &Network, number: u8, port: u32) -> Result<Vec<IpAddr>, Error> {
+    let (port, bridge, interface) = (format!("p{port}"), format!("br-{}", network.name), format!("eth{index}"));
+    ip(&["link", "add", &port, "type", "veth", "peer", "name", &interface, "netns", name])?;
+    ip(&["link", "set", &port, "master", &bridge, "up"])?;
+    let addresses = addresses(network, number)?;
+    for address in &addresses {
+        // IPv6 addresses are there at once, without a check for duplicates.
+        let (len, checked) = match address {
+            IpAddr::V4(_) => (network.ipv4.map_or(0, |prefix| prefix.prefix_len()), &[][..]),
+            IpAddr::V6(_) => (network.ipv6.map_or(0, |prefix| prefix.prefix_len()), &["nodad"][..]),
+        };
+        let address = format!("{address}/{len}");
+        ip_on(name, &[&["address", "add", &address, "dev", &interface], checked].concat())?;
+    }
+    ip_on(name, &["link", "set", &interface, "up"])?;
+    Ok(addresses)
+}
+
+/// Sends packets of a host from one network to another through their router.
+fn add_routes(host: &str, near: &Network, far: &Network) -> Result<(), Error> {
+    for gateway in addresses(near, ROUTER_NUMBER)? {
+        let prefix = match gateway {
+            IpAddr::V4(_) => far.ipv4.map(|prefix| prefix.to_string()),
+            IpAddr::V6(_) => far.ipv6.map(|prefix| prefix.to_string()),
+        };
+        if let Some(prefix) = prefix {
+            ip_on(host, &["route", "add", &prefix, "via", &gateway.to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+fn in_namespace(name: &str, program: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", PathBuf::from(NAMESPACES).join(name).display())).args(["--", program]);
+    command
+}
+
+fn ip(arguments: &[&str]) -> Result<(), Error> {
+    run(Command::new("ip"), arguments)
+}
+
+fn ip_on(name: &str, arguments: &[&str]) -> Result<(), Error> {
+    ip(&[&["-n", name], arguments].concat())
+}
+
+fn run(mut command: Command, arguments: &[&str]) -> Result<(), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output =
+        command.args(arguments).output().map_err(file(format!("run {program} (Debian: iproute2, util-linux)")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Ip { command: format!("{program} {}", arguments.join(" ")), stderr })
+}
+
+fn file(doing: String) -> impl Fn(io::Error) -> Error {
+    move |error| Error::File { doing: doing.clone(), error }
+}

@@ -1,0 +1,130 @@
+//! A program that runs until it is stopped.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a process may take to end after SIGTERM.
+const STOP_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+/// How much of an output an error shows, in octets.
+const SHOWN_MAX: usize = 2000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("cannot {doing}: {error}")]
+    File { doing: String, error: io::Error },
+    #[error("{name} ended before it was ready ({status}): {output}")]
+    Ended { name: String, status: ExitStatus, output: String },
+    #[error("{name} is not ready after {} s: {output}", .waited.as_secs())]
+    NotReady { name: String, waited: Duration, output: String },
+}
+
+/// It gets SIGKILL when this value is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// The file of its standard error.
+    errors: Option<PathBuf>,
+}
+
+impl Process {
+    /// Starts a program whose outputs go to files.
+    pub fn spawn(mut command: Command, output: &Path, errors: &Path) -> Result<Self, ProcessError> {
+        let create = |path: &Path| File::create(path).map_err(file(format!("create {}", path.display())));
+        command.stdin(Stdio::null()).stdout(create(output)?).stderr(create(errors)?);
+        let child = command.spawn().map_err(file(shown(&command)))?;
+        Ok(Self { child, errors: Some(errors.to_owned()) })
+    }
+
+    /// Starts a program for [`Self::wait_for_line`]. Its standard error is that of this process.
+    pub(super) fn spawn_with_pipe(mut command: Command) -> Result<Self, ProcessError> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(file(shown(&command)))?;
+        Ok(Self { child, errors: None })
+    }
+
+    /// Waits until it has printed a line.
+    pub(super) fn wait_for_line(&mut self, name: &str) -> Result<(), ProcessError> {
+        let mut line = String::new();
+        let output = self.child.stdout.as_mut().expect("it has a pipe");
+        BufReader::new(output).read_line(&mut line).map_err(file(format!("read what {name} prints")))?;
+        if line.is_empty() {
+            let status = self.child.wait().map_err(file(format!("wait for {name}")))?;
+            return Err(ProcessError::Ended { name: name.to_owned(), status, output: self.errors() });
+        }
+        Ok(())
+    }
+
+    /// Runs each command again and again until it has succeeded once.
+    pub fn wait_ready(&mut self, name: &str, ready: Vec<Command>, waiting_max: Duration) -> Result<(), ProcessError> {
+        let deadline = Instant::now() + waiting_max;
+        for mut command in ready {
+            loop {
+                let output = command.output().map_err(file(shown(&command)))?;
+                if output.status.success() {
+                    break;
+                }
+                if let Some(status) = self.has_ended() {
+                    return Err(ProcessError::Ended { name: name.to_owned(), status, output: self.errors() });
+                }
+                if Instant::now() > deadline {
+                    let output = format!("{} {}", String::from_utf8_lossy(&output.stderr).trim(), self.errors());
+                    return Err(ProcessError::NotReady { name: name.to_owned(), waited: waiting_max, output });
+                }
+                sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The end of its standard error.
+    pub fn errors(&self) -> String {
+        let text = self.errors.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN_MAX)..]).trim().to_owned()
+    }
+
+    /// SIGTERM, and SIGKILL if that does not end it in time.
+    pub fn stop(&mut self) {
+        if let (None, Some(pid)) = (self.has_ended(), Pid::from_raw(self.child.id().cast_signed())) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + STOP_MAX;
+        while self.has_ended().is_none() && Instant::now() < deadline {
+            sleep(POLL);
+        }
+        self.kill();
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn shown(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    format!("run {}", words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
+}
+
+fn file(doing: String) -> impl Fn(io::Error) -> ProcessError {
+    move |error| ProcessError::File { doing: doing.clone(), error }
+}

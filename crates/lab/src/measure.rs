@@ -1,0 +1,249 @@
+//! Measures: what the figures and ratios of an experiment take out of a sample.
+//!
+//! A measure is a term, or several with ` + `, ` - `, ` * ` or ` / ` between them, computed from left to right:
+//!
+//! | term | value |
+//! | --- | --- |
+//! | `load.rate` | requests of all loads, divided by the seconds from the first one's start to the last one's end |
+//! | `load.PATH` | a number of `watari bench`: `requests`, `endings.NORMAL`, `tls.full` and rates are sums, others are means by requests |
+//! | `step.NAME.PATH` | a number in the JSON of a step |
+//! | `time.NAME` | the seconds that a step took |
+//! | `cpu.HOST` | CPU seconds of a host while steps ran |
+//! | `share.HOST` | the same as a percentage of its quota, or of a core |
+//! | `peak.HOST`, `peak.HOST.FROM-TO` | the largest CPU use of a second, or of those from a second to another, in the same unit |
+//! | `lines.PROCESS` | the number of JSON lines that a process printed |
+//! | `lines.PROCESS.KEY.VALUE` | the percentage of those whose member `KEY` is `VALUE` |
+//! | a number | itself |
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What a sample of a variant left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub steps: BTreeMap<String, StepOutcome>,
+    /// JSON lines of the standard outputs of processes.
+    pub lines: BTreeMap<String, Vec<Value>>,
+    pub hosts: BTreeMap<String, HostUse>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct StepOutcome {
+    /// Seconds from the start of the sample.
+    pub started_s: f64,
+    pub ended_s: f64,
+    pub is_load: bool,
+    pub json: Value,
+}
+
+/// The CPU use of a host.
+#[derive(Clone, Debug, Default)]
+pub struct HostUse {
+    /// CPU seconds while steps ran.
+    pub seconds: f64,
+    /// How long steps ran.
+    pub elapsed_s: f64,
+    /// In cores.
+    pub quota: Option<f64>,
+    /// Seconds from the start of the sample, and the cores used in the second before.
+    pub points: Vec<(f64, f64)>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("\"{0}\" is not a measure (the documentation of `watari lab` lists them)")]
+    Malformed(String),
+    #[error("the sample has no {0}")]
+    Missing(String),
+}
+
+/// The value of a measure.
+pub fn value(measure: &str, sample: &Sample) -> Result<f64, Error> {
+    let mut words = measure.split_whitespace();
+    let mut result = term(words.next().unwrap_or_default(), sample)?;
+    while let Some(operator) = words.next() {
+        let right = term(words.next().unwrap_or_default(), sample)?;
+        result = match operator {
+            "+" => result + right,
+            "-" => result - right,
+            "*" => result * right,
+            "/" => result / right,
+            _ => return Err(Error::Malformed(measure.to_owned())),
+        };
+    }
+    Ok(result)
+}
+
+fn term(text: &str, sample: &Sample) -> Result<f64, Error> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let malformed = || Error::Malformed(text.to_owned());
+    let (source, rest) = text.split_once('.').ok_or_else(malformed)?;
+    let missing = || Error::Missing(text.to_owned());
+    match source {
+        "load" => load(rest, sample).ok_or_else(missing),
+        "step" => {
+            let (name, path) = rest.split_once('.').ok_or_else(malformed)?;
+            number(&sample.steps.get(name).ok_or_else(missing)?.json, path).ok_or_else(missing)
+        }
+        "time" => sample.steps.get(rest).map(|step| step.ended_s - step.started_s).ok_or_else(missing),
+        "cpu" => sample.hosts.get(rest).map(|host| host.seconds).ok_or_else(missing),
+        "share" => sample.hosts.get(rest).and_then(HostUse::share).ok_or_else(missing),
+        "peak" => {
+            let (name, span) = rest.split_once('.').map_or((rest, None), |(name, span)| (name, Some(span)));
+            let span = match span {
+                Some(span) => self::span(span).ok_or_else(malformed)?,
+                None => (0.0, f64::INFINITY),
+            };
+            sample.hosts.get(name).and_then(|host| host.peak(span)).ok_or_else(missing)
+        }
+        "lines" => lines(rest, sample).ok_or_else(missing),
+        _ => Err(malformed()),
+    }
+}
+
+fn span(text: &str) -> Option<(f64, f64)> {
+    let (from, to) = text.split_once('-')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+impl HostUse {
+    /// The percentage of the quota, or of a core, in the steps.
+    fn share(&self) -> Option<f64> {
+        (self.elapsed_s > 0.0).then(|| 100.0 * self.seconds / self.elapsed_s / self.quota.unwrap_or(1.0))
+    }
+
+    fn peak(&self, (from, to): (f64, f64)) -> Option<f64> {
+        let within = self.points.iter().filter(|(second, _)| (from..=to).contains(second));
+        within.map(|(_, cores)| 100.0 * cores / self.quota.unwrap_or(1.0)).reduce(f64::max)
+    }
+}
+
+fn load(path: &str, sample: &Sample) -> Option<f64> {
+    let loads: Vec<_> = sample.steps.values().filter(|step| step.is_load).collect();
+    let requests: Vec<f64> = loads.iter().map(|load| number(&load.json, "requests")).collect::<Option<_>>()?;
+    let total: f64 = requests.iter().sum();
+    if path == "rate" {
+        let started = loads.iter().map(|load| load.started_s).reduce(f64::min)?;
+        let ended = loads.iter().map(|load| load.started_s + load_seconds(load)).reduce(f64::max)?;
+        return Some(total / (ended - started));
+    }
+    // An ending that no request had is not in the JSON.
+    let values: Vec<f64> = if path.starts_with("endings.") {
+        loads.iter().map(|load| number(&load.json, path).unwrap_or(0.0)).collect()
+    } else {
+        loads.iter().map(|load| number(&load.json, path)).collect::<Option<_>>()?
+    };
+    if values.is_empty() {
+        return None;
+    }
+    let is_sum =
+        path == "requests" || path.ends_with("_per_s") || ["endings.", "tls."].iter().any(|of| path.starts_with(of));
+    let weighted = values.iter().zip(&requests).map(|(value, requests)| value * requests);
+    Some(if is_sum { values.iter().sum() } else { weighted.sum::<f64>() / total })
+}
+
+/// The time of a load's own measurement, without the start of its process.
+fn load_seconds(load: &StepOutcome) -> f64 {
+    number(&load.json, "seconds").unwrap_or(load.ended_s - load.started_s)
+}
+
+fn lines(rest: &str, sample: &Sample) -> Option<f64> {
+    let mut parts = rest.splitn(3, '.');
+    let lines = sample.lines.get(parts.next()?)?;
+    let (Some(key), Some(value)) = (parts.next(), parts.next()) else { return Some(count(lines.len())) };
+    let matching = lines.iter().filter(|line| line[key].as_str() == Some(value)).count();
+    (!lines.is_empty()).then(|| 100.0 * count(matching) / count(lines.len()))
+}
+
+/// A number of lines. Up to 2^53 it is exact.
+#[allow(clippy::cast_precision_loss, reason = "no run prints so many lines")]
+fn count(lines: usize) -> f64 {
+    lines as f64
+}
+
+/// The number at a path such as `latency_ms.p99`, or `0.bulk_s` in a list.
+fn number(json: &Value, path: &str) -> Option<f64> {
+    let found = path.split('.').try_fold(json, |value, part| match part.parse::<usize>() {
+        Ok(index) if value.is_array() => value.get(index),
+        _ => value.get(part),
+    });
+    found?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn load(started_s: f64, seconds: f64, requests: u64, mean: f64) -> StepOutcome {
+        let json = json!({"requests": requests, "seconds": seconds, "tls": {"full": requests / 2},
+            "endings": {"NORMAL": requests}, "tc_ms": {"mean": mean}});
+        StepOutcome { started_s, ended_s: started_s + seconds + 0.5, is_load: true, json }
+    }
+
+    fn sample() -> Sample {
+        let points = vec![(1.0, 0.1), (2.0, 0.4), (3.0, 0.2)];
+        let host = HostUse { seconds: 2.0, elapsed_s: 8.0, quota: Some(0.5), points };
+        Sample {
+            steps: [("one".to_owned(), load(0.0, 10.0, 100, 4.0)), ("two".to_owned(), load(5.0, 15.0, 300, 8.0))]
+                .into(),
+            lines: [("watch".to_owned(), vec![json!({"ending": "S_NORMAL"}), json!({"ending": "C_RESET"})])].into(),
+            hosts: [("a".to_owned(), host)].into(),
+        }
+    }
+
+    #[track_caller]
+    fn check(measure: &str, expected: f64) {
+        let value = value(measure, &sample()).unwrap();
+        assert!((value - expected).abs() < 1e-9, "{measure} is {value}, not {expected}");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_all_loads_together() {
+        check("load.rate", 400.0 / 20.0);
+    }
+
+    #[test]
+    fn counts_are_sums_and_times_are_weighted_means() {
+        check("load.requests", 400.0);
+        check("load.tls.full", 200.0);
+        check("load.endings.RESET", 0.0);
+        check("load.tc_ms.mean", 7.0);
+        check("step.one.tc_ms.mean", 4.0);
+        check("time.two", 15.5);
+    }
+
+    #[test]
+    fn cpu_use_is_relative_to_the_quota() {
+        check("cpu.a", 2.0);
+        check("share.a", 50.0);
+        check("peak.a", 80.0);
+        check("peak.a.2.5-9", 40.0);
+    }
+
+    #[test]
+    fn lines_are_counted() {
+        check("lines.watch", 2.0);
+        check("lines.watch.ending.S_NORMAL", 50.0);
+        check("lines.watch.ending.TIMEOUT", 0.0);
+    }
+
+    #[test]
+    fn terms_are_computed_from_left_to_right() {
+        check("cpu.a + 1 / load.requests * 1000", 7.5);
+    }
+
+    #[test]
+    fn what_is_missing_or_malformed_is_named() {
+        assert_eq!(value("cpu.b", &sample()), Err(Error::Missing("cpu.b".to_owned())));
+        assert_eq!(value("load.no.such", &sample()), Err(Error::Missing("load.no.such".to_owned())));
+        assert_eq!(value("nonsense", &sample()), Err(Error::Malformed("nonsense".to_owned())));
+        assert_eq!(value("cpu.a % 2", &sample()), Err(Error::Malformed("cpu.a % 2".to_owned())));
+    }
+}

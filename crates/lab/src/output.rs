@@ -1,0 +1,119 @@
+//! The files of a run: tables, plots, the page.
+//!
+//! * `text`: numbers and texts as people read them;
+//! * `csv_files`, `plots`: the files in the folder of a run;
+//! * `folder`: the runs below a folder;
+//! * `tables`: what a page shows, as rows and columns;
+//! * `page`, `markdown`: all runs on one page of HTML, and as a document.
+
+#![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "counts of rows, lines and decimals are small")]
+
+mod csv_files;
+mod folder;
+mod markdown;
+mod page;
+mod plots;
+mod tables;
+#[cfg(test)]
+mod test_samples;
+mod text;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::experiment::Plot;
+use crate::output::folder::Runs;
+use crate::output::plots::Picture;
+use crate::result::{CpuSeries, PlotFile, RunResult};
+
+/// How the connections of a variant ended, for [`Plot::Ternary`].
+#[derive(Clone, Debug)]
+pub struct TernaryPoints {
+    /// The key of the variant.
+    pub variant: String,
+    /// A point for each span, in percent: `S_NORMAL`, the clients' aborts, `TIMEOUT`. Spans without a connection have
+    /// no point.
+    pub points: Vec<[f64; 3]>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot write {path}: {1}; name a folder that can be written", path = .0.display())]
+    Write(PathBuf, io::Error),
+    #[error("cannot read {path}: {1}; name the folder in which `watari lab run` has put runs", path = .0.display())]
+    Read(PathBuf, io::Error),
+    #[error("cannot draw the plot {0:?}: the experiment has no figure {1:?}; name one of its figures")]
+    NoFigure(String, String),
+    #[error("cannot draw the plot {0:?}: {1}")]
+    Draw(String, String),
+}
+
+/// Writes the folder of a run: `result.json`, `figures.csv`, `ratios.csv`, `cpu.csv`, and an SVG and a PNG of each plot.
+///
+/// It sets `run.plots`, and removes values that are not finite, which JSON does not have. A plot without any value is
+/// left out. If a plot cannot be drawn, all other files are written before it returns the error.
+pub fn write_run(
+    dir: &Path,
+    run: &mut RunResult,
+    cpu: &[CpuSeries],
+    plots: &[Plot],
+    ternary: &[TernaryPoints],
+) -> Result<(), Error> {
+    remove_infinite(run);
+    let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
+    run.plots = pictures.iter().map(Picture::entry).collect();
+    fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
+    write(dir, "result.json", format!("{}\n", json(run)).as_bytes())?;
+    write(dir, "figures.csv", &csv_files::figures(run))?;
+    write(dir, "ratios.csv", &csv_files::ratios(run))?;
+    write(dir, "cpu.csv", &csv_files::cpu(cpu))?;
+    pictures.iter().try_for_each(|picture| write_picture(dir, picture))?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Writes one page with the runs below a folder: the latest full run of each experiment, or else its latest quick run.
+///
+/// It names runs that it cannot read on standard error.
+pub fn report(runs: &Path, html: &Path) -> Result<(), Error> {
+    let page = page::page(&read(runs)?);
+    fs::write(html, page).map_err(|error| Error::Write(html.to_owned(), error))
+}
+
+/// The text of `docs/reproduction.md`, with the runs that [`report`] shows.
+pub fn reproduction(runs: &Path) -> Result<String, Error> {
+    Ok(markdown::document(&read(runs)?))
+}
+
+fn read(runs: &Path) -> Result<Runs, Error> {
+    let runs = Runs::read(runs)?;
+    for unreadable in &runs.unreadable {
+        eprintln!("cannot read {}: {}; the report leaves it out", unreadable.path.display(), unreadable.why);
+    }
+    Ok(runs)
+}
+
+fn remove_infinite(run: &mut RunResult) {
+    let ratios = run.ratios.values_mut().map(|ratio| &mut ratio.values);
+    let figures = run.figures.iter_mut().flat_map(|figure| &mut figure.rows).map(|row| &mut row.values);
+    ratios.chain(figures).for_each(|values| values.retain(|value| value.is_finite()));
+}
+
+fn json(run: &RunResult) -> String {
+    serde_json::to_string_pretty(run).expect("all keys are strings")
+}
+
+fn write_picture(dir: &Path, picture: &Picture) -> Result<(), Error> {
+    let PlotFile { title, file } = picture.entry();
+    let png = plots::png(&picture.svg).map_err(|why| Error::Draw(title, why))?;
+    write(dir, &format!("{file}.svg"), picture.svg.as_bytes())?;
+    write(dir, &format!("{file}.png"), &png)
+}
+
+fn write(dir: &Path, name: &str, content: &[u8]) -> Result<(), Error> {
+    let path = dir.join(name);
+    fs::write(&path, content).map_err(|error| Error::Write(path, error))
+}
+
+#[cfg(test)]
+mod tests;

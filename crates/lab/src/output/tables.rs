@@ -1,0 +1,170 @@
+//! What the page and the document show of a run, as rows and columns. Missing values are `-`.
+
+use std::collections::BTreeMap;
+
+use crate::output::folder::Runs;
+use crate::output::plots::sorted;
+use crate::output::text::{NONE, measured, or_none, percent, printed, verdict, with_range};
+use crate::result::{FigureResult, RatioResult, RunResult};
+
+pub(super) struct Table {
+    pub(super) caption: String,
+    pub(super) heads: Vec<Head>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+pub(super) struct Head {
+    pub(super) name: &'static str,
+    pub(super) is_number: bool,
+}
+
+/// All runs, and those that are unreadable at the end.
+pub(super) fn overview(runs: &Runs) -> Table {
+    let readable = runs.runs.iter().map(|run| overview_row(&run.result));
+    let unreadable = runs.unreadable.iter().map(|run| {
+        let start = [run.name(), NONE.to_owned(), NONE.to_owned(), "unreadable".to_owned()];
+        start.into_iter().chain([NONE; 3].map(str::to_owned)).collect()
+    });
+    let heads = [
+        word("experiment"),
+        word("title"),
+        word("paper"),
+        word("verdict"),
+        word("run"),
+        number("rounds"),
+        word("date"),
+    ];
+    Table { caption: "Experiments".to_owned(), heads: heads.into(), rows: readable.chain(unreadable).collect() }
+}
+
+fn overview_row(run: &RunResult) -> Vec<String> {
+    let kind = if run.quick { "quick" } else { "full" };
+    vec![
+        run.name.clone(),
+        or_none(&run.title),
+        paper(run.paper.as_deref()),
+        verdict(run.verdict).to_owned(),
+        kind.to_owned(),
+        run.rounds.to_string(),
+        or_none(run.started.get(..10).unwrap_or(&run.started)),
+    ]
+}
+
+/// All tables of a run that have rows, except that of its versions.
+pub(super) fn of_run(run: &RunResult) -> Vec<Table> {
+    let tables = [ratios(run)].into_iter().chain(run.figures.iter().map(figure)).chain([entries(run), delays(run)]);
+    tables.filter(|table| !table.rows.is_empty()).collect()
+}
+
+pub(super) fn versions(run: &RunResult) -> Table {
+    let rows = run.versions.iter().map(|(name, version)| vec![or_none(name), or_none(version)]);
+    let heads = vec![word("program"), word("version")];
+    Table { caption: "Versions".to_owned(), heads, rows: rows.collect() }
+}
+
+fn ratios(run: &RunResult) -> Table {
+    let heads = [
+        word("ratio"),
+        word("source"),
+        number("paper"),
+        number("ours"),
+        number("spread"),
+        word("peers"),
+        word("required"),
+        word("verdict"),
+        word("why"),
+    ];
+    let rows = run.ratios.iter().map(|(name, ratio)| ratio_row(name, ratio));
+    Table { caption: "Ratios".to_owned(), heads: heads.into(), rows: rows.collect() }
+}
+
+fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
+    vec![
+        or_none(name),
+        or_none(&ratio.source),
+        printed(ratio.paper),
+        with_range(ratio.ours, &ratio.values),
+        percent(ratio.spread),
+        peers(&ratio.peers),
+        required(ratio.at_least, ratio.at_most),
+        verdict(ratio.verdict).to_owned(),
+        or_none(&ratio.because),
+    ]
+}
+
+fn peers(peers: &BTreeMap<String, Option<f64>>) -> String {
+    let one = |(name, value): (&String, &Option<f64>)| format!("{name} {}", measured(*value));
+    or_none(&peers.iter().map(one).collect::<Vec<_>>().join("; "))
+}
+
+fn required(at_least: Option<f64>, at_most: Option<f64>) -> String {
+    let limits = [at_least.map(|limit| ("at least", limit)), at_most.map(|limit| ("at most", limit))];
+    let limits = limits.into_iter().flatten().map(|(word, limit)| format!("{word} {}", printed(Some(limit))));
+    or_none(&limits.collect::<Vec<_>>().join(", "))
+}
+
+fn figure(figure: &FigureResult) -> Table {
+    let unit = if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) };
+    let source = if figure.source.is_empty() { String::new() } else { format!(" ({})", figure.source) };
+    let rows = sorted(figure)
+        .into_iter()
+        .map(|row| vec![or_none(&row.title), printed(row.paper), with_range(row.median, &row.values)]);
+    let heads = vec![word("variant"), number("paper"), number("ours: median (least to largest)")];
+    Table { caption: format!("{}{unit}{source}", figure.name), heads, rows: rows.collect() }
+}
+
+fn entries(run: &RunResult) -> Table {
+    let row = |entry: &crate::result::Entry| {
+        let verdict = verdict(entry.verdict);
+        let why = if entry.why.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", entry.why) };
+        vec![or_none(&entry.source), why]
+    };
+    let heads = vec![word("row"), word("verdict")];
+    Table { caption: "Rows of the paper".to_owned(), heads, rows: run.entries.iter().map(row).collect() }
+}
+
+fn delays(run: &RunResult) -> Table {
+    let rows = run
+        .delays
+        .iter()
+        .map(|delay| vec![or_none(&delay.router), printed(Some(delay.set_ms)), measured(Some(delay.measured_ms))]);
+    let heads = vec![word("router"), number("set, ms"), number("measured, ms")];
+    Table { caption: "Round trips through delay routers, before the run".to_owned(), heads, rows: rows.collect() }
+}
+
+/// One line about how the run was done.
+pub(super) fn circumstances(run: &RunResult) -> String {
+    let kind = if run.quick { "A quick run, with fewer rounds and smaller loads" } else { "A full run" };
+    let rounds = if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
+    let started = or_none(&run.started);
+    format!("{kind}: {rounds}, started at {started}, {} s, seed {}.", measured(Some(run.seconds.round())), run.seed)
+}
+
+/// The authors of a paper, by its digest.
+pub(super) fn paper(digest: Option<&str>) -> String {
+    let Some(digest) = digest else { return "beyond the papers".to_owned() };
+    let known = PAPERS.iter().find(|(name, _)| *name == digest);
+    known.map_or(digest, |(_, authors)| authors).to_owned()
+}
+
+/// The place of a paper among all. Experiments beyond the papers are the last.
+pub(super) fn paper_place(digest: Option<&str>) -> usize {
+    let known = |digest: &str| PAPERS.iter().position(|(name, _)| *name == digest).unwrap_or(PAPERS.len());
+    digest.map_or(PAPERS.len() + 1, known)
+}
+
+fn word(name: &'static str) -> Head {
+    Head { name, is_number: false }
+}
+
+fn number(name: &'static str) -> Head {
+    Head { name, is_number: true }
+}
+
+const PAPERS: [(&str, &str); 5] = [
+    ("cssl", "Hatsugai and Saito, 2007"),
+    ("standby", "Shimazaki and others, c. 2009"),
+    ("handover", "Doi and Goto, 2008"),
+    ("anma-enma", "Nakayama, 2003"),
+    ("tls-suites", "Maniac Java Programming 10, 2009"),
+];

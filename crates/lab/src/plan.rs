@@ -1,0 +1,233 @@
+//! What a run of an experiment does: its variants with the values of their variables. A plan is checked before
+//! anything runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::{self, Found};
+use crate::experiment::{Experiment, Plot, Process, Quotient, Scalar, Step, Variant};
+use crate::variables::{self, Values};
+
+/// How an experiment runs.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Options {
+    pub is_quick: bool,
+    /// Instead of the file's number of rounds.
+    pub rounds: Option<u32>,
+    pub seed: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub found: Found,
+    pub options: Options,
+    pub rounds: u32,
+    /// The variables of `prepare` and of templates of the run.
+    pub values: Values,
+    pub variants: Vec<PlannedVariant>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlannedVariant {
+    pub key: String,
+    pub title: String,
+    /// The values of its matrix.
+    pub matrix: BTreeMap<String, String>,
+    pub values: Values,
+    /// In the order of their start.
+    pub processes: Vec<Process>,
+    /// Each on one host.
+    pub steps: Vec<PlannedStep>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlannedStep {
+    pub name: String,
+    pub host: String,
+    pub step: Step,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Catalogue(#[from] catalogue::Error),
+    #[error("{place}: {error}")]
+    Variable { place: String, error: variables::Error },
+    #[error("{place} names the {kind} {name}, which the experiment does not have")]
+    Unknown { place: String, kind: &'static str, name: String },
+    #[error("two {kind}s are named {name}")]
+    Twice { kind: &'static str, name: String },
+    #[error("the experiment has no variant in this kind of run")]
+    NoVariant,
+}
+
+impl Plan {
+    /// A plan whose run uses the directory `work`.
+    pub fn new(found: Found, options: Options, work: &Path) -> Result<Self, Error> {
+        let experiment = &found.experiment;
+        let mut values = Values::new();
+        values.insert("work".to_owned(), work.display().to_string());
+        values.insert("seed".to_owned(), options.seed.to_string());
+        for (name, param) in &experiment.params {
+            values.insert(name.clone(), param.value(options.is_quick).to_string());
+        }
+        let mut variants = Vec::new();
+        for variant in experiment.variants.iter().filter(|variant| variant.quick || !options.is_quick) {
+            for matrix in combinations(&variant.matrix) {
+                variants.push(plan_variant(experiment, variant, &values, matrix)?);
+            }
+        }
+        let default = if options.is_quick { experiment.rounds.quick } else { experiment.rounds.full };
+        let rounds = options.rounds.unwrap_or(default);
+        let plan = Self { found, options, rounds, values, variants };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    pub fn experiment(&self) -> &Experiment {
+        &self.found.experiment
+    }
+
+    /// The variant that a ratio names, `VARIANT:MEASURE`, and the measure.
+    pub fn side<'a>(&self, side: &'a str) -> Option<(&PlannedVariant, &'a str)> {
+        let (key, measure) = side.split_once(':')?;
+        Some((self.variants.iter().find(|variant| variant.key == key)?, measure))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let experiment = self.experiment();
+        if self.variants.is_empty() {
+            return Err(Error::NoVariant);
+        }
+        unique("host", experiment.hosts.iter().map(|host| &host.name))?;
+        unique("network", experiment.networks.iter().map(|network| &network.name))?;
+        unique("variant", self.variants.iter().map(|variant| &variant.key))?;
+        unique("figure", experiment.figures.iter().map(|figure| &figure.name))?;
+        unique("ratio", experiment.ratios.iter().map(|ratio| &ratio.name))?;
+        for variant in &self.variants {
+            self.check_variant(variant)?;
+        }
+        for plot in &experiment.plots {
+            self.check_plot(plot)?;
+        }
+        // A quick run may lack variants.
+        let keys: BTreeSet<&str> = self.variants.iter().map(|variant| variant.key.as_str()).collect();
+        for ratio in experiment.ratios.iter().filter(|_| !self.options.is_quick) {
+            for quotient in ratio.peers.values().chain([&ratio.ours]) {
+                check_quotient(quotient, &keys, &ratio.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_variant(&self, variant: &PlannedVariant) -> Result<(), Error> {
+        let hosts = |name: &str| self.experiment().hosts.iter().any(|host| host.name == name);
+        unique("process", variant.processes.iter().map(|process| &process.name))?;
+        unique("step", variant.steps.iter().map(|step| &step.name))?;
+        for process in &variant.processes {
+            let place = format!("the process {}", process.name);
+            known(hosts(&process.host), &place, "host", &process.host)?;
+            process.templates.values().try_for_each(|name| self.found.template(name).map(|_| ()))?;
+        }
+        for step in &variant.steps {
+            let place = format!("the step {}", step.name);
+            known(hosts(&step.host), &place, "host", &step.host)?;
+            if let Some(after) = &step.step.after {
+                let is_known = variant.steps.iter().any(|step| step.name == *after);
+                known(is_known, &place, "step", after)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_plot(&self, plot: &Plot) -> Result<(), Error> {
+        let experiment = self.experiment();
+        match plot {
+            Plot::Bars { figure, title } | Plot::Lines { figure, title, .. } => {
+                let is_known = experiment.figures.iter().any(|known| known.name == *figure);
+                known(is_known, &format!("the plot {title}"), "figure", figure)
+            }
+            Plot::Cpu { hosts, title, .. } => hosts.iter().try_for_each(|host| {
+                let is_known = experiment.hosts.iter().any(|known| known.name == *host);
+                known(is_known, &format!("the plot {title}"), "host", host)
+            }),
+            Plot::Ternary { .. } => Ok(()),
+        }
+    }
+}
+
+fn plan_variant(
+    experiment: &Experiment,
+    variant: &Variant,
+    values: &Values,
+    matrix: BTreeMap<String, Scalar>,
+) -> Result<PlannedVariant, Error> {
+    let place = format!("the variant {}", variant.key);
+    let mut values = values.clone();
+    variables::add(&mut values, &matrix);
+    variables::add(&mut values, &variant.vars);
+    let fill =
+        |text: &str| variables::fill(text, &values).map_err(|error| Error::Variable { place: place.clone(), error });
+    let mut processes = experiment.processes.clone();
+    for name in &variant.systems {
+        let system = experiment.systems.iter().find(|system| system.name == *name);
+        known(system.is_some(), &place, "system", name)?;
+        processes.extend(system.into_iter().flat_map(|system| system.processes.clone()));
+    }
+    Ok(PlannedVariant {
+        key: fill(&variant.key)?,
+        title: fill(&variant.title)?,
+        matrix: matrix.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
+        processes,
+        steps: experiment.steps.iter().chain(&variant.steps).flat_map(plan_step).collect(),
+        values,
+    })
+}
+
+fn plan_step(step: &Step) -> Vec<PlannedStep> {
+    let name = |host: &String| if step.hosts.len() == 1 { step.name.clone() } else { format!("{}@{host}", step.name) };
+    let planned = |host: &String| PlannedStep { name: name(host), host: host.clone(), step: step.clone() };
+    step.hosts.iter().map(planned).collect()
+}
+
+/// Each combination of the values of a matrix: one empty combination for an empty matrix.
+fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>) -> Vec<BTreeMap<String, Scalar>> {
+    matrix.iter().fold(vec![BTreeMap::new()], |combinations, (name, values)| {
+        let with = |combination: &BTreeMap<String, Scalar>, value: &Scalar| {
+            let mut combination = combination.clone();
+            combination.insert(name.clone(), value.clone());
+            combination
+        };
+        combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
+    })
+}
+
+fn check_quotient(quotient: &Quotient, keys: &BTreeSet<&str>, ratio: &str) -> Result<(), Error> {
+    for side in [Some(&quotient.of), quotient.over.as_ref()].into_iter().flatten() {
+        let key = side.split_once(':').map_or(side.as_str(), |(key, _)| key);
+        known(keys.contains(key), &format!("the ratio {ratio}"), "variant", key)?;
+    }
+    Ok(())
+}
+
+fn known(is_known: bool, place: &str, kind: &'static str, name: &str) -> Result<(), Error> {
+    if is_known {
+        return Ok(());
+    }
+    Err(Error::Unknown { place: place.to_owned(), kind, name: name.to_owned() })
+}
+
+fn unique<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::Twice { kind, name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

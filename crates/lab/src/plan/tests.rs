@@ -1,0 +1,105 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use super::*;
+
+const MINIMAL: &str = "
+name = 'try'
+title = 'A try'
+text = ''
+rounds = { full = 5, quick = 1 }
+[params]
+users = { full = 100, quick = 10 }
+[[network]]
+name = 'net'
+ipv4 = '192.0.2.0/24'
+[[host]]
+name = 'a'
+number = 1
+networks = ['net']
+";
+
+/// The plan of a file with these tables more.
+fn plan(more: &str, is_quick: bool) -> Result<Plan, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("try.toml");
+    fs::write(&path, format!("{MINIMAL}{more}")).unwrap();
+    let options = Options { is_quick, rounds: None, seed: 7 };
+    Plan::new(catalogue::find(&path.display().to_string())?, options, Path::new("/work"))
+}
+
+const VARIANT: &str = "[[variant]]\nkey = 'v'\ntitle = 'V'\n";
+
+#[test]
+fn every_experiment_of_this_program_has_a_sound_plan() {
+    let all = catalogue::all().unwrap();
+    assert!(all.len() > 1);
+    for experiment in all {
+        for is_quick in [false, true] {
+            let options = Options { is_quick, rounds: None, seed: 1 };
+            let plan = Plan::new(catalogue::find(&experiment.name).unwrap(), options, Path::new("/work"));
+            let plan = plan.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
+            assert!(!plan.experiment().text.is_empty() && plan.rounds > 0);
+        }
+    }
+}
+
+#[test]
+fn a_matrix_makes_a_variant_for_each_combination() {
+    let matrix = "[[variant]]\nkey = '${size}-${n}'\ntitle = '${size} octets'\n[variant.matrix]\nsize = ['1k', '4k']\nn = [1, 2]\n";
+    let plan = plan(matrix, false).unwrap();
+    let keys: Vec<_> = plan.variants.iter().map(|variant| variant.key.as_str()).collect();
+    assert_eq!(keys, ["1k-1", "4k-1", "1k-2", "4k-2"]);
+    assert_eq!(plan.variants[1].title, "4k octets");
+    assert_eq!(plan.variants[1].matrix["n"], "1");
+}
+
+#[test]
+fn a_quick_run_has_other_values_and_rounds_and_fewer_variants() {
+    let variants = format!("{VARIANT}[[variant]]\nkey = 'long'\ntitle = 'L'\nquick = false\n");
+    let (full, quick) = (plan(&variants, false).unwrap(), plan(&variants, true).unwrap());
+    assert_eq!((full.rounds, full.variants.len(), full.values["users"].as_str()), (5, 2, "100"));
+    assert_eq!((quick.rounds, quick.variants.len(), quick.values["users"].as_str()), (1, 1, "10"));
+}
+
+#[test]
+fn a_step_on_several_hosts_becomes_several() {
+    let steps = format!("{VARIANT}[[step]]\nname = 'load'\nhosts = ['a', 'a']\nrun = 'true'\n");
+    let error = plan(&steps, false).unwrap_err();
+    assert_eq!(error.to_string(), "two steps are named load@a");
+}
+
+#[test]
+fn names_that_are_not_there_are_errors() {
+    #[track_caller]
+    fn refused(more: &str, message: &str) {
+        assert_eq!(plan(&format!("{VARIANT}{more}"), false).unwrap_err().to_string(), message);
+    }
+    refused(
+        "[[step]]\nname = 's'\nhosts = ['b']\nrun = 'true'\n",
+        "the step s names the host b, which the experiment does not have",
+    );
+    refused("systems = ['x']\n", "the variant v names the system x, which the experiment does not have");
+    refused(
+        "[[ratio]]\nname = 'r'\nof = 'v:load.rate'\nover = 'w:load.rate'\n",
+        "the ratio r names the variant w, which the experiment does not have",
+    );
+    refused(
+        "[[plot]]\nkind = 'bars'\ntitle = 'p'\nfigure = 'f'\n",
+        "the plot p names the figure f, which the experiment does not have",
+    );
+    refused(VARIANT, "two variants are named v");
+    refused("[[variant]]\nkey = '${n}'\ntitle = ''\n", "the variant ${n}: unknown variable ${n}");
+}
+
+#[test]
+fn an_unknown_key_and_a_wrong_name_are_errors_with_a_place() {
+    let error = plan("colour = 'red'\n", false).unwrap_err().to_string();
+    assert!(error.contains("try.toml") && error.contains("colour"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.toml");
+    fs::write(&path, format!("{MINIMAL}{VARIANT}")).unwrap();
+    let error = catalogue::find(&path.display().to_string()).unwrap_err().to_string();
+    assert!(error.ends_with("the experiment is named try, and so belongs in try.toml"), "{error}");
+}

@@ -1,0 +1,145 @@
+//! What a run has found: `result.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The result of one experiment.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RunResult {
+    pub name: String,
+    pub title: String,
+    /// The digest of the paper. None is beyond the papers.
+    pub paper: Option<String>,
+    pub text: String,
+    pub verdict: Verdict,
+    /// True for a run with fewer rounds and smaller loads.
+    pub quick: bool,
+    pub rounds: u32,
+    pub seed: u64,
+    /// RFC 3339, in UTC.
+    pub started: String,
+    pub seconds: f64,
+    pub ratios: BTreeMap<String, RatioResult>,
+    pub figures: Vec<FigureResult>,
+    /// Each row of the paper, with its verdict.
+    pub entries: Vec<Entry>,
+    /// Figures that other papers print, which are not measured here.
+    pub printed: Vec<PrintedFigure>,
+    pub deviations: Vec<String>,
+    /// What the delay routers showed before the run.
+    pub delays: Vec<Delay>,
+    /// Files of plots, without their endings: there is an SVG and a PNG of each.
+    pub plots: Vec<PlotFile>,
+    /// The machine, and the versions of all programs.
+    pub versions: BTreeMap<String, String>,
+    /// Commands that prepared the run, that started processes, and that ran as steps, of the first round.
+    pub commands: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Reproduced,
+    Exceeded,
+    Differs,
+    Impossible,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Reproduced => "reproduced",
+            Self::Exceeded => "exceeded",
+            Self::Differs => "differs",
+            Self::Impossible => "impossible",
+        })
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RatioResult {
+    pub paper: Option<f64>,
+    /// The median over the rounds. None if it could not be measured.
+    pub ours: Option<f64>,
+    pub peers: BTreeMap<String, Option<f64>>,
+    /// The largest minus the least, divided by the median.
+    pub spread: Option<f64>,
+    /// One for each round.
+    pub values: Vec<f64>,
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+    pub source: String,
+    pub verdict: Verdict,
+    /// Why it differs.
+    pub because: String,
+}
+
+/// A figure of all variants.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FigureResult {
+    pub name: String,
+    pub unit: String,
+    pub source: String,
+    pub rows: Vec<FigureRow>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FigureRow {
+    /// The key of the variant.
+    pub variant: String,
+    pub title: String,
+    /// The values of the variant's matrix.
+    pub matrix: BTreeMap<String, String>,
+    pub paper: Option<f64>,
+    /// One for each round.
+    pub values: Vec<f64>,
+    pub median: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Entry {
+    /// Where in the paper, or the name of the ratio.
+    pub source: String,
+    pub verdict: Verdict,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PrintedFigure {
+    pub paper: String,
+    pub text: String,
+}
+
+impl From<&crate::experiment::Printed> for PrintedFigure {
+    fn from(printed: &crate::experiment::Printed) -> Self {
+        Self { paper: printed.paper.clone(), text: printed.text.clone() }
+    }
+}
+
+/// The round trip through a delay router.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Delay {
+    pub router: String,
+    pub set_ms: f64,
+    pub measured_ms: f64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PlotFile {
+    pub title: String,
+    /// The name below the folder of the run, without an ending.
+    pub file: String,
+}
+
+/// The CPU use of hosts in one sample, for `cpu.csv` and plots.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct CpuSeries {
+    pub variant: String,
+    pub round: u32,
+    pub host: String,
+    /// The quota in cores.
+    pub quota: Option<f64>,
+    /// Seconds from the start of the sample, and the cores used in the second before.
+    pub points: Vec<(f64, f64)>,
+}

@@ -1,0 +1,269 @@
+//! A sample: one variant once. Its hosts are new, its processes start, its steps run, and all of it ends.
+
+mod steps;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::Places;
+use crate::catalogue;
+use crate::control_group::Groups;
+use crate::experiment::{Process, Router};
+use crate::hosts::{self, Sampler, Testbed};
+use crate::measure::{HostUse, Sample, StepOutcome};
+use crate::plan::{Plan, PlannedVariant};
+use crate::result::Delay;
+use crate::router::PROBES;
+use crate::variables::{self, Values};
+
+/// How long a process may take until it is ready.
+const READY_MAX: Duration = Duration::from_secs(30);
+/// How far the round trip through a router may be from its setting.
+const DELAY_ERROR_MAX_MS: f64 = 0.3;
+/// The port of the echo service that the check of a router uses.
+const ECHO_PORT: u16 = 7;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    #[error("cannot {doing}: {error}")]
+    File { doing: String, error: io::Error },
+    #[error("{place}: {error}")]
+    Variable { place: String, error: variables::Error },
+    #[error(transparent)]
+    Catalogue(#[from] catalogue::Error),
+    #[error(transparent)]
+    Hosts(#[from] hosts::Error),
+    #[error(transparent)]
+    Process(#[from] hosts::ProcessError),
+    #[error("the process {name} has ended: {stderr}")]
+    Ended { name: String, stderr: String },
+    #[error("the step {name} failed: {stderr}")]
+    Step { name: String, stderr: String },
+    #[error("the step {name} printed no JSON: {error}")]
+    Json { name: String, error: serde_json::Error },
+    #[error("the router {router} joins no two hosts")]
+    Unjoined { router: String },
+    #[error(
+        "the round trip through the router {router} is {measured_ms:.2} ms and not {set_ms:.2} ms: other programs keep \
+         the processors of this machine busy"
+    )]
+    Delay { router: String, set_ms: f64, measured_ms: f64 },
+}
+
+/// The hosts of a sample, with its processes running.
+pub(super) struct Bench<'a> {
+    plan: &'a Plan,
+    places: &'a Places,
+    variant: &'a PlannedVariant,
+    testbed: Testbed,
+    /// In the order of their start.
+    running: Vec<Running<'a>>,
+    values: Values,
+    /// The directory of configurations and output.
+    folder: PathBuf,
+    commands: Vec<String>,
+}
+
+struct Running<'a> {
+    process: &'a Process,
+    program: hosts::Process,
+}
+
+impl<'a> Bench<'a> {
+    /// Makes the hosts, and starts the processes one after the other.
+    pub(super) fn set_up(
+        plan: &'a Plan,
+        places: &'a Places,
+        groups: &Groups,
+        variant: &'a PlannedVariant,
+        round: u32,
+    ) -> Result<Self, SampleError> {
+        let folder = places.work.join("samples").join(format!("{}-{round}", variant.key.replace('/', "-")));
+        create_dir(&folder)?;
+        let experiment = plan.experiment();
+        let delaying = |router: &Router| router_command(router, plan.options.seed);
+        let testbed = Testbed::new(&experiment.networks, &experiment.hosts, &experiment.routers, groups, &delaying)?;
+        let values = variant.values.clone();
+        let running = Vec::new();
+        let mut bench = Self { plan, places, variant, testbed, running, values, folder, commands: Vec::new() };
+        for process in &variant.processes {
+            bench.start(process)?;
+        }
+        Ok(bench)
+    }
+
+    fn start(&mut self, process: &'a Process) -> Result<(), SampleError> {
+        let place = format!("the process {}", process.name);
+        let directory = self.folder.join(&process.name);
+        create_dir(&directory)?;
+        let mut values = self.values.clone();
+        values.insert("dir".to_owned(), directory.display().to_string());
+        variables::add(&mut values, &process.vars);
+        for (file, template) in &process.templates {
+            let text = variables::fill(&self.plan.found.template(template)?, &values).map_err(in_place(template))?;
+            let path = directory.join(file);
+            fs::write(&path, text).map_err(|error| file_error("write", &path, error))?;
+        }
+        let command = self.command(&process.host, &process.run, &values, &place)?;
+        let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("{}.{suffix}", process.name)));
+        let mut program = hosts::Process::spawn(command, &output, &errors)?;
+        let ready = process.ready.iter().map(|ready| self.quiet_command(&process.host, ready, &values, &place));
+        let ready = ready.collect::<Result<Vec<_>, _>>()?;
+        program.wait_ready(&process.name, ready, READY_MAX)?;
+        self.values.insert(format!("pid.{}", process.name), program.id().to_string());
+        self.running.push(Running { process, program });
+        Ok(())
+    }
+
+    /// Measures the delay of each router between hosts of its two networks.
+    pub(super) fn verify_delays(&mut self) -> Result<Vec<Delay>, SampleError> {
+        self.plan.experiment().routers.iter().map(|router| self.verify_delay(router)).collect()
+    }
+
+    fn verify_delay(&self, router: &Router) -> Result<Delay, SampleError> {
+        let unjoined = || SampleError::Unjoined { router: router.name.clone() };
+        let host_of = |network: &String| {
+            let hosts = &self.plan.experiment().hosts;
+            hosts.iter().find(|host| host.networks.contains(network)).ok_or_else(unjoined)
+        };
+        let (near, far) = (host_of(&router.between[0])?, host_of(&router.between[1])?);
+        let address = self.testbed.host(&far.name)?.address(&router.between[1]).ok_or_else(unjoined)?;
+        let address = std::net::SocketAddr::new(address, ECHO_PORT).to_string();
+        let lab = |host: &str, words: &[&str]| -> Result<Command, SampleError> {
+            let mut command = self.testbed.host(host)?.command("watari");
+            command.args(words);
+            Ok(command)
+        };
+        let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("echo.{suffix}")));
+        let mut echo = hosts::Process::spawn(lab(&far.name, &["lab", "echo", &address])?, &output, &errors)?;
+        let probes = PROBES.to_string();
+        let probe = ["lab", "probe", &address, "--probes", &probes];
+        let output = lab(&near.name, &probe)?.output();
+        let output =
+            output.map_err(|error| SampleError::File { doing: "run the probe of a router".to_owned(), error })?;
+        echo.stop();
+        let step = || format!("probe of {}", router.name);
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(SampleError::Step { name: step(), stderr });
+        }
+        let measured_ms: f64 =
+            serde_json::from_slice(&output.stdout).map_err(|error| SampleError::Json { name: step(), error })?;
+        let set_ms = router.round_trip.as_secs_f64() * 1e3;
+        // Jitter moves the median.
+        let error_max_ms = DELAY_ERROR_MAX_MS + 2.0 * router.jitter.as_secs_f64() * 1e3;
+        if (measured_ms - set_ms).abs() > error_max_ms {
+            return Err(SampleError::Delay { router: router.name.clone(), set_ms, measured_ms });
+        }
+        Ok(Delay { router: router.name.clone(), set_ms, measured_ms })
+    }
+
+    /// Runs the steps, then ends all processes.
+    pub(super) fn take(&mut self) -> Result<Sample, SampleError> {
+        let hosts = &self.plan.experiment().hosts;
+        let used = |testbed: &Testbed| -> Result<BTreeMap<String, Duration>, hosts::Error> {
+            hosts.iter().map(|host| Ok((host.name.clone(), testbed.host(&host.name)?.used()?))).collect()
+        };
+        let before = used(&self.testbed)?;
+        let started = Instant::now();
+        let sampler = Sampler::start(&self.testbed);
+        let steps = self.run_steps(started);
+        let elapsed_s = started.elapsed().as_secs_f64();
+        let mut points: BTreeMap<_, _> = sampler.finish().into_iter().collect();
+        let steps = steps?;
+        let after = used(&self.testbed)?;
+        let hosts = hosts.iter().map(|host| {
+            let seconds = (after[&host.name].saturating_sub(before[&host.name])).as_secs_f64();
+            let points = points.remove(&host.name).unwrap_or_default();
+            (host.name.clone(), HostUse { seconds, elapsed_s, quota: host.cpu, points })
+        });
+        let hosts = hosts.collect();
+        let lines = self.end()?;
+        Ok(Sample { steps, lines, hosts })
+    }
+
+    fn run_steps(&mut self, started: Instant) -> Result<BTreeMap<String, StepOutcome>, SampleError> {
+        let mut steps = steps::Steps::default();
+        for step in &self.variant.steps {
+            let place = format!("the step {}", step.name);
+            let command = self.command(&step.host, &step.step.run, &self.values.clone(), &place)?;
+            steps.add(step, command, &self.folder);
+        }
+        steps.run(started, || self.check_processes())
+    }
+
+    fn check_processes(&mut self) -> Result<(), SampleError> {
+        for running in self.running.iter_mut().filter(|running| !running.process.may_end) {
+            if running.program.has_ended().is_some() {
+                let stderr = running.program.errors();
+                return Err(SampleError::Ended { name: running.process.name.clone(), stderr });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the processes, the last one first. Returns the JSON lines that they have printed.
+    fn end(&mut self) -> Result<BTreeMap<String, Vec<serde_json::Value>>, SampleError> {
+        let mut lines = BTreeMap::new();
+        while let Some(mut running) = self.running.pop() {
+            running.program.stop();
+            let path = self.folder.join(format!("{}.out", running.process.name));
+            let output = File::open(&path).map_err(|error| file_error("read", &path, error))?;
+            let parsed = BufReader::new(output).lines().map_while(Result::ok);
+            let parsed = parsed.filter_map(|line| serde_json::from_str(&line).ok());
+            lines.insert(running.process.name.clone(), parsed.collect());
+        }
+        Ok(lines)
+    }
+
+    /// What it has started, with the names of its hosts.
+    pub(super) fn commands(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// A command on a host, which the result names.
+    fn command(&mut self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, SampleError> {
+        let words = variables::words(run, values).map_err(in_place(place))?;
+        self.commands.push(format!("{host}: {}", words.join(" ")));
+        self.quiet_command(host, run, values, place)
+    }
+
+    fn quiet_command(&self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, SampleError> {
+        let words = variables::words(run, values).map_err(in_place(place))?;
+        let (first, rest) = words.split_first().ok_or_else(|| {
+            let error = io::Error::other("it has no words");
+            SampleError::File { doing: format!("run the command of {place}"), error }
+        })?;
+        let mut command = self.testbed.host(host)?.command(first);
+        command.args(rest).current_dir(&self.places.work);
+        Ok(command)
+    }
+}
+
+/// The command of a router's delaying process.
+fn router_command(router: &Router, seed: u64) -> Vec<String> {
+    let ms = |duration: Duration| watari_values::duration::text(duration);
+    let mut words: Vec<String> = ["watari", "lab", "router"].map(str::to_owned).into();
+    words.extend(["--round-trip".to_owned(), ms(router.round_trip), "--jitter".to_owned(), ms(router.jitter)]);
+    words.extend(["--loss".to_owned(), router.loss.to_string(), "--seed".to_owned(), seed.to_string()]);
+    if let Some(rate) = router.rate {
+        words.extend(["--rate".to_owned(), rate.to_string()]);
+    }
+    words
+}
+
+fn create_dir(path: &std::path::Path) -> Result<(), SampleError> {
+    fs::create_dir_all(path).map_err(|error| file_error("create", path, error))
+}
+
+fn file_error(verb: &str, path: &std::path::Path, error: io::Error) -> SampleError {
+    SampleError::File { doing: format!("{verb} {}", path.display()), error }
+}
+
+fn in_place(place: &str) -> impl Fn(variables::Error) -> SampleError + '_ {
+    move |error| SampleError::Variable { place: place.to_owned(), error }
+}

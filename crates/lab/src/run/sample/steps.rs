@@ -1,0 +1,119 @@
+//! The steps of a sample: each starts at its time, and after the step that it names.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::{SampleError, file_error};
+use crate::measure::StepOutcome;
+use crate::plan::PlannedStep;
+
+/// How often the end of steps is looked for.
+const POLL: Duration = Duration::from_millis(5);
+
+#[derive(Default)]
+pub(super) struct Steps<'a> {
+    waiting: Vec<(&'a PlannedStep, Command, PathBuf)>,
+    running: Vec<RunningStep<'a>>,
+    ended: BTreeMap<String, StepOutcome>,
+}
+
+struct RunningStep<'a> {
+    step: &'a PlannedStep,
+    child: Child,
+    started_s: f64,
+    /// Its output, without the ending of the file.
+    output: PathBuf,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn add(&mut self, step: &'a PlannedStep, command: Command, folder: &Path) {
+        self.waiting.push((step, command, folder.join(format!("step-{}", step.name))));
+    }
+
+    /// Runs all steps. Calls `check` again and again meanwhile. If a step or a check fails, the others end.
+    pub(super) fn run(
+        mut self,
+        started: Instant,
+        mut check: impl FnMut() -> Result<(), SampleError>,
+    ) -> Result<BTreeMap<String, StepOutcome>, SampleError> {
+        while !self.waiting.is_empty() || !self.running.is_empty() {
+            self.start_due(started)?;
+            self.collect(started)?;
+            check()?;
+            sleep(POLL);
+        }
+        Ok(std::mem::take(&mut self.ended))
+    }
+
+    fn start_due(&mut self, started: Instant) -> Result<(), SampleError> {
+        let is_due = |planned: &PlannedStep, ended: &BTreeMap<String, StepOutcome>| {
+            let step = &planned.step;
+            started.elapsed() >= step.at && step.after.as_ref().is_none_or(|after| ended.contains_key(after))
+        };
+        while let Some(index) = self.waiting.iter().position(|(step, ..)| is_due(step, &self.ended)) {
+            let (step, mut command, output) = self.waiting.remove(index);
+            let started_s = started.elapsed().as_secs_f64();
+            let child = command
+                .stdin(Stdio::null())
+                .stdout(create(&output.with_extension("out"))?)
+                .stderr(create(&output.with_extension("err"))?)
+                .spawn();
+            let child = child.map_err(|error| file_error("run", Path::new(&step.step.run), error))?;
+            self.running.push(RunningStep { step, child, started_s, output });
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, started: Instant) -> Result<(), SampleError> {
+        let mut index = 0;
+        while index < self.running.len() {
+            let status = self.running[index].child.try_wait();
+            let status =
+                status.map_err(|error| file_error("wait for", Path::new(&self.running[index].step.step.run), error))?;
+            let Some(status) = status else {
+                index += 1;
+                continue;
+            };
+            let step = self.running.remove(index);
+            let outcome = step.outcome(status, started.elapsed().as_secs_f64())?;
+            self.ended.insert(step.step.name.clone(), outcome);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Steps<'_> {
+    fn drop(&mut self) {
+        for step in &mut self.running {
+            let _ = step.child.kill();
+            let _ = step.child.wait();
+        }
+    }
+}
+
+impl RunningStep<'_> {
+    fn outcome(&self, status: ExitStatus, ended_s: f64) -> Result<StepOutcome, SampleError> {
+        let name = || self.step.name.clone();
+        if !status.success() && !self.step.step.may_fail {
+            let stderr = fs::read_to_string(self.output.with_extension("err")).unwrap_or_default();
+            let stderr = format!("{status}: {}", stderr.trim());
+            return Err(SampleError::Step { name: name(), stderr });
+        }
+        let mut json = serde_json::Value::Null;
+        if self.step.step.load || self.step.step.json {
+            let path = self.output.with_extension("out");
+            let output = fs::read(&path).map_err(|error| file_error("read", &path, error))?;
+            json = serde_json::from_slice(&output).map_err(|error| SampleError::Json { name: name(), error })?;
+        }
+        Ok(StepOutcome { started_s: self.started_s, ended_s, is_load: self.step.step.load, json })
+    }
+}
+
+fn create(path: &Path) -> Result<Stdio, SampleError> {
+    File::create(path).map(Stdio::from).map_err(|error: io::Error| file_error("create", path, error))
+}

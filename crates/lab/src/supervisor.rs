@@ -1,0 +1,199 @@
+//! The supervisor of a run. The run itself happens in a sandbox: new pid, mount and network namespaces, which the kernel
+//! removes with all their processes when the sandbox ends, however it ends.
+//!
+//! ```text
+//!   supervisor --> setpriv --> unshare --> watari lab inside    is process 1 of the sandbox
+//!       |             dies with the            |
+//!       |             process before it        +--> programs on hosts
+//!       +-- control groups, the directory of the run: what is left after a sandbox, and removed here
+//! ```
+//!
+//! If the supervisor is killed, the next one removes its control groups and its directory.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::catalogue;
+use crate::control_group::{self, Groups};
+use crate::plan::{self, Options, Plan};
+use crate::result::RunResult;
+use crate::run::{self, Places};
+
+/// Directories of programs that servers are in, besides those of the user.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The name or the file of the experiment.
+    pub name: String,
+    pub options: Options,
+    /// The folder of the result.
+    pub folder: PathBuf,
+    /// Where the directory of the run stays. None removes it.
+    pub keep: Option<PathBuf>,
+}
+
+/// What the sandbox gets as its argument.
+#[derive(Deserialize, Serialize)]
+struct Inside {
+    name: String,
+    options: Options,
+    places: Places,
+    groups: Groups,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {doing}: {error}")]
+    File { doing: String, error: io::Error },
+    #[error("{} is not empty: name another directory to keep", .path.display())]
+    NotEmpty { path: PathBuf },
+    #[error(transparent)]
+    Catalogue(#[from] catalogue::Error),
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+    #[error(transparent)]
+    ControlGroup(#[from] control_group::Error),
+    #[error("interrupted: everything that the run had made is removed")]
+    Interrupted,
+    #[error("the experiment {name} failed ({status}): its error is above")]
+    Failed { name: String, status: ExitStatus },
+    #[error("the order of the supervisor is not readable: `watari lab run` makes it")]
+    Order,
+    #[error(transparent)]
+    Run(#[from] Box<run::Error>),
+}
+
+/// Runs an experiment in a sandbox. `command` makes this program call [`inside`], with one more argument.
+pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
+    let folder = absolute(&order.folder)?;
+    let work = Work::make(order.keep.as_deref())?;
+    // Fails early, and outside, if the file is wrong.
+    Plan::new(catalogue::find(&order.name)?, order.options, work.path())?;
+    let groups = Groups::create()?;
+    let places = Places { work: work.path().to_owned(), folder: folder.clone() };
+    let inside = Inside { name: order.name.clone(), options: order.options, places, groups };
+    let ended = run_sandbox(command, &inside, work.path());
+    inside.groups.remove();
+    let status = ended?;
+    if !status.success() {
+        return Err(Error::Failed { name: order.name.clone(), status });
+    }
+    let path = folder.join("result.json");
+    let result = fs::read(&path).map_err(file(format!("read {}", path.display())))?;
+    serde_json::from_slice(&result).map_err(|error| file(format!("read {}", path.display()))(error.into()))
+}
+
+/// The sandbox's part of [`run`].
+pub fn inside(order: &str) -> Result<(), Error> {
+    let inside: Inside = serde_json::from_str(order).map_err(|_| Error::Order)?;
+    let plan = Plan::new(catalogue::find(&inside.name)?, inside.options, &inside.places.work)?;
+    run::run(&plan, &inside.places, &inside.groups).map_err(Box::new)?;
+    Ok(())
+}
+
+fn run_sandbox(command: &[&str], inside: &Inside, work: &Path) -> Result<ExitStatus, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(file("start a runtime".to_owned()))?;
+    runtime.block_on(async {
+        let order = serde_json::to_string(inside).map_err(|error| file("write the order".to_owned())(error.into()))?;
+        let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut sandbox = Command::new("setpriv");
+        sandbox.args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--pid",
+            "--fork",
+            "--kill-child=KILL",
+            "--mount",
+            "--mount-proc",
+            "--net",
+        ]);
+        if !rustix::process::geteuid().is_root() {
+            sandbox.args(["--user", "--map-root-user"]);
+        }
+        sandbox.arg("--").arg(program).args(command).arg(order).stdin(Stdio::null()).kill_on_drop(true);
+        sandbox.env("PATH", format!("{}:{path}:{SYSTEM_PATH}", work.join("bin").display()));
+        let listen = |kind| signal(kind).map_err(file("listen for signals".to_owned()));
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let mut sandbox = sandbox.spawn().map_err(file("run setpriv (Debian: util-linux)".to_owned()))?;
+        tokio::select! {
+            status = sandbox.wait() => status.map_err(file("wait for the sandbox".to_owned())),
+            _ = interrupt.recv() => Err(end(&mut sandbox).await),
+            _ = terminate.recv() => Err(end(&mut sandbox).await),
+        }
+    })
+}
+
+async fn end(sandbox: &mut tokio::process::Child) -> Error {
+    match sandbox.kill().await {
+        Ok(()) => Error::Interrupted,
+        Err(error) => file("end the sandbox".to_owned())(error),
+    }
+}
+
+/// The directory of the run.
+enum Work {
+    Kept(PathBuf),
+    Temporary(tempfile::TempDir),
+}
+
+impl Work {
+    fn make(keep: Option<&Path>) -> Result<Self, Error> {
+        let work = if let Some(path) = keep { Self::keep(path)? } else { Self::make_temporary()? };
+        // Some servers read their files as another user.
+        let permissions = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(work.path(), permissions).map_err(file("open the directory of the run".to_owned()))?;
+        let bin = work.path().join("bin");
+        fs::create_dir_all(&bin).map_err(file(format!("create {}", bin.display())))?;
+        let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
+        match symlink(program, bin.join("watari")) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(file("link this program".to_owned())(error))
+            }
+            _ => Ok(work),
+        }
+    }
+
+    fn keep(path: &Path) -> Result<Self, Error> {
+        let path = absolute(path)?;
+        let is_empty = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
+        if is_empty { Ok(Self::Kept(path)) } else { Err(Error::NotEmpty { path }) }
+    }
+
+    /// Also removes those of supervisors that have ended.
+    fn make_temporary() -> Result<Self, Error> {
+        control_group::remove_stale_entries(&std::env::temp_dir(), &|path| drop(fs::remove_dir_all(path)));
+        let prefix = format!("{}{}-", control_group::PREFIX, std::process::id());
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir();
+        Ok(Self::Temporary(made.map_err(file("make a temporary directory".to_owned()))?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+}
+
+/// The absolute path of a folder, which it makes.
+fn absolute(folder: &Path) -> Result<PathBuf, Error> {
+    let failed = || file(format!("create {}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed())?;
+    folder.canonicalize().map_err(failed())
+}
+
+fn file(doing: String) -> impl Fn(io::Error) -> Error {
+    move |error| Error::File { doing: doing.clone(), error }
+}

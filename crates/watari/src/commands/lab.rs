@@ -1,0 +1,248 @@
+//! `watari lab`: experiments in network namespaces.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use watari_lab::plan::Options;
+use watari_lab::result::RunResult;
+use watari_lab::supervisor::{self, Order};
+use watari_lab::{catalogue, output, router};
+
+use super::print::{print, print_json};
+use crate::failure::Failure;
+use crate::table::Table;
+
+/// Run the experiments of the papers, and experiments of your own, side by side with other programs
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  watari lab list
+  watari lab run cssl-a --quick           one experiment, with fewer rounds and smaller loads
+  watari lab run anma-1 anma-2            the results go to lab-runs/anma-1 and lab-runs/anma-2
+  watari lab report                       one page of all results below lab-runs
+  watari lab export mine                  the files of all experiments, to change; then:
+  watari lab run mine/cssl-a.toml
+
+A run makes network namespaces, and removes them when it ends, however it ends. CPU quotas need root.")]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the experiments
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Run(Run),
+    Report(Report),
+    /// Write the files of all experiments to a new folder, as a start for experiments of your own
+    Export {
+        folder: PathBuf,
+    },
+    /// Run an experiment in the namespaces that `run` has made
+    #[command(hide = true)]
+    Inside(Inside),
+    /// Delay packets between two interfaces
+    #[command(hide = true)]
+    Router(Router),
+    /// Send UDP datagrams back
+    #[command(hide = true)]
+    Echo {
+        address: SocketAddr,
+    },
+    /// Measure the median of the round trips to `echo`, in milliseconds
+    #[command(hide = true)]
+    Probe {
+        address: SocketAddr,
+        #[arg(long)]
+        probes: u32,
+    },
+}
+
+/// Run experiments
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  watari lab run cssl-a
+  watari lab run cssl-a --quick --json /tmp/cssl-a
+  watari lab run mine/cssl-a.toml --rounds 1
+
+The folder of a run gets result.json, tables as CSV, plots as SVG and PNG, and the report page. Exit status: 0 whatever the
+verdicts are, 1 a run failed, 2 wrong usage.")]
+struct Run {
+    /// The experiments: names, or files
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Run fewer rounds with smaller loads; a run takes less than 2 minutes
+    #[arg(long)]
+    quick: bool,
+    /// The folder of the result, for one experiment [default: lab-runs/NAME]
+    #[arg(long, value_name = "DIR")]
+    json: Option<PathBuf>,
+    /// The rounds, instead of the experiment's number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// The seed of random files, losses and choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep the configurations and the output of all processes in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// Write a page, or a Markdown document, of all results
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  watari lab report
+  watari lab report --runs lab-runs --out report.html --markdown docs/reproduction.md")]
+struct Report {
+    /// The folder whose folders have results
+    #[arg(long, default_value = "lab-runs", value_name = "DIR")]
+    runs: PathBuf,
+    /// The page
+    #[arg(long, default_value = "lab-report.html", value_name = "FILE")]
+    out: PathBuf,
+    /// Also write a Markdown document
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Inside {
+    /// The order of the supervisor, as JSON
+    order: String,
+}
+
+#[derive(Args)]
+struct Router {
+    #[arg(num_args = 2)]
+    interfaces: Vec<String>,
+    #[arg(long, value_parser = watari_values::duration::parse)]
+    round_trip: Duration,
+    #[arg(long, value_parser = watari_values::duration::parse)]
+    jitter: Duration,
+    #[arg(long)]
+    loss: f64,
+    #[arg(long)]
+    rate: Option<f64>,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// An experiment, as `list --json` prints it.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    title: String,
+    paper: Option<String>,
+    rounds: u32,
+    variants: usize,
+}
+
+impl Lab {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        match self.command {
+            Command::List { json } => list(json),
+            Command::Run(run) => run.execute(),
+            Command::Report(report) => report.execute(),
+            Command::Export { folder } => Ok(catalogue::export(&folder)?),
+            Command::Inside(inside) => inside.execute(),
+            Command::Router(router) => router.execute(),
+            Command::Echo { address } => Ok(router::echo(address)?),
+            Command::Probe { address, probes } => {
+                let mut round_trips = router::measure(address, probes)?;
+                round_trips.sort();
+                print(format_args!("{}\n", round_trips[round_trips.len() / 2].as_secs_f64() * 1e3))
+            }
+        }
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let listed = catalogue::all()?.into_iter().map(|experiment| Listed {
+        name: experiment.name,
+        title: experiment.title,
+        paper: experiment.paper,
+        rounds: experiment.rounds.full,
+        variants: experiment.variants.len(),
+    });
+    let listed: Vec<_> = listed.collect();
+    if json {
+        return print_json(&listed);
+    }
+    let mut table = Table::new(&["name", "paper", "rounds", "title"]);
+    for one in listed {
+        table.row([one.name, one.paper.unwrap_or_else(|| "-".to_owned()), one.rounds.to_string(), one.title]);
+    }
+    print(table)
+}
+
+impl Run {
+    fn execute(self) -> Result<(), Failure> {
+        if self.json.is_some() && self.names.len() > 1 {
+            return Err(Failure::Usage("--json is for one experiment: without it, each has its folder".to_owned()));
+        }
+        let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed };
+        for name in &self.names {
+            let found = catalogue::find(name)?;
+            let folder = self.json.clone().unwrap_or_else(|| PathBuf::from("lab-runs").join(&found.experiment.name));
+            let order = Order { name: name.clone(), options, folder, keep: self.keep.clone() };
+            let result = supervisor::run(&order, &["lab", "inside"])?;
+            show(&result)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the ratios of a run, and its verdict.
+fn show(result: &RunResult) -> Result<(), Failure> {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    let mut table = Table::new(&["ratio", "paper", "ours", "required", "verdict"]);
+    for (name, ratio) in &result.ratios {
+        let bounds = [("at least", ratio.at_least), ("at most", ratio.at_most)];
+        let bounds = bounds.iter().filter_map(|(word, bound)| Some(format!("{word} {}", (*bound)?)));
+        let required = bounds.collect::<Vec<_>>().join(", ");
+        let verdict = ratio.verdict.to_string();
+        table.row([name.clone(), number(ratio.paper), number(ratio.ours), required, verdict]);
+    }
+    print(table)?;
+    print(format_args!("{}: {}\n", result.name, result.verdict))
+}
+
+impl Inside {
+    fn execute(self) -> Result<(), Failure> {
+        Ok(supervisor::inside(&self.order)?)
+    }
+}
+
+impl Report {
+    fn execute(self) -> Result<(), Failure> {
+        output::report(&self.runs, &self.out)?;
+        if let Some(markdown) = &self.markdown {
+            let text = output::reproduction(&self.runs)?;
+            std::fs::write(markdown, text).map_err(|error| output::Error::Write(markdown.clone(), error))?;
+        }
+        print(format_args!("wrote {}\n", self.out.display()))
+    }
+}
+
+impl Router {
+    fn execute(self) -> Result<(), Failure> {
+        let settings = router::Settings {
+            round_trip: self.round_trip,
+            jitter: self.jitter,
+            loss: self.loss,
+            rate: self.rate,
+            seed: self.seed,
+        };
+        Ok(router::run([&self.interfaces[0], &self.interfaces[1]], &settings)?)
+    }
+}
