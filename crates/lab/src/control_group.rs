@@ -5,7 +5,10 @@
 //!     server-a, server-b, ..       of hosts
 //! ```
 //!
-//! Version 1 has them in the hierarchies `cpu` and `cpuacct`, which can be one. Version 2 has one hierarchy.
+//! Version 1 has them in the hierarchies `cpu` and `cpuacct`, which can be one. Version 2 has one hierarchy. A user who
+//! may not make groups has hosts without quotas.
+
+mod namespace;
 
 use std::fs;
 use std::io;
@@ -16,10 +19,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::hosts::NAMESPACES;
+
 /// What the names of everything start with that a supervisor could leave behind.
 pub(crate) const PREFIX: &str = "watari-lab-";
 /// The period in which a quota holds. A short one delays a host less.
 const PERIOD: Duration = Duration::from_millis(20);
+/// In cores. The kernel takes a millisecond and more for each period.
+const QUOTA_MIN: f64 = 0.05;
 /// How long killed processes may take to leave their group.
 const EMPTY_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
@@ -30,6 +37,8 @@ pub enum Error {
     None,
     #[error("cannot create the control group {path}: {error} (run as root, or where control groups are delegated)")]
     Create { path: String, error: io::Error },
+    #[error("the quota of {host} is {quota} cores: set {QUOTA_MIN} or more")]
+    Quota { host: String, quota: f64 },
     #[error("cannot use the control group {path}: {error}")]
     Use { path: String, error: io::Error },
 }
@@ -44,8 +53,13 @@ pub struct Groups {
 /// The directories in which hierarchies are mounted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum Hierarchies {
-    One { cpu: PathBuf, cpuacct: PathBuf },
+    One {
+        cpu: PathBuf,
+        cpuacct: PathBuf,
+    },
     Two(PathBuf),
+    /// None that this user may use.
+    None,
 }
 
 /// The group of a host.
@@ -62,19 +76,41 @@ impl Groups {
         let hierarchies = Hierarchies::find(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())?;
         let groups = Self { hierarchies, name: format!("{PREFIX}{}", std::process::id()) };
         groups.remove_stale();
-        if let Hierarchies::Two(root) = &groups.hierarchies {
+        // In a container, a predecessor may have had the same process id.
+        groups.remove();
+        match groups.create_top() {
+            Err(Error::Create { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(Self { hierarchies: Hierarchies::None, ..groups })
+            }
+            created => created.map(|()| groups),
+        }
+    }
+
+    fn create_top(&self) -> Result<(), Error> {
+        self.hierarchies.create(Path::new(&self.name))?;
+        if let Hierarchies::Two(root) = &self.hierarchies {
             write(&root.join("cgroup.subtree_control"), "+cpu")?;
+            write(&root.join(&self.name).join("cgroup.subtree_control"), "+cpu")?;
         }
-        groups.hierarchies.create(Path::new(&groups.name))?;
-        if let Hierarchies::Two(root) = &groups.hierarchies {
-            write(&root.join(&groups.name).join("cgroup.subtree_control"), "+cpu")?;
-        }
-        Ok(groups)
+        Ok(())
+    }
+
+    /// How a run without the privileges of root differs.
+    pub fn deviation(&self) -> Option<String> {
+        let is_without = matches!(self.hierarchies, Hierarchies::None);
+        is_without.then(|| {
+            "The user may not make control groups: hosts have no CPU quotas, and the CPU time of a host lacks that of \
+             programs that have ended."
+                .to_owned()
+        })
     }
 
     /// Makes the group of a host, with a quota in cores.
     pub fn add_host(&self, name: &str, quota: Option<f64>) -> Result<HostGroup, Error> {
         let path = Path::new(&self.name).join(name);
+        if let Some(quota) = quota.filter(|quota| !(QUOTA_MIN..=f64::MAX).contains(quota)) {
+            return Err(Error::Quota { host: name.to_owned(), quota });
+        }
         self.hierarchies.create(&path)?;
         let group = HostGroup { hierarchies: self.hierarchies.clone(), path };
         if let Some(quota) = quota {
@@ -130,24 +166,34 @@ impl HostGroup {
                 let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
                 parse(&path, usage.unwrap_or_default()).map(Duration::from_micros)
             }
+            Hierarchies::None => Ok(namespace::used(&self.namespace())),
         }
     }
 
     /// Kills all processes in the group.
     pub fn kill(&self) {
-        kill_all(&self.entrances()[0]);
+        match self.entrances().first() {
+            Some(list) => kill_all(|| listed(list)),
+            None => kill_all(|| namespace::processes(&self.namespace())),
+        }
     }
 
     /// Kills all processes in the group, and removes it.
     pub fn remove(&self) {
+        self.kill();
         for root in self.hierarchies.roots() {
             remove_tree(&root.join(&self.path));
         }
     }
 
+    /// The network namespace of the host.
+    fn namespace(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(self.path.file_name().unwrap_or_default())
+    }
+
     fn limit(&self, quota: f64) -> Result<(), Error> {
         let period_us = PERIOD.as_micros();
-        let quota_us = (quota * PERIOD.as_secs_f64() * 1e6).round().max(1000.0);
+        let quota_us = (quota * PERIOD.as_secs_f64() * 1e6).round();
         match &self.hierarchies {
             Hierarchies::One { cpu, .. } => {
                 let group = cpu.join(&self.path);
@@ -156,6 +202,7 @@ impl HostGroup {
                 write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())
             }
             Hierarchies::Two(root) => write(&root.join(&self.path).join("cpu.max"), &format!("{quota_us} {period_us}")),
+            Hierarchies::None => Ok(()),
         }
     }
 }
@@ -181,6 +228,7 @@ impl Hierarchies {
             Self::One { cpu, cpuacct } if cpu == cpuacct => vec![cpu.clone()],
             Self::One { cpu, cpuacct } => vec![cpu.clone(), cpuacct.clone()],
             Self::Two(root) => vec![root.clone()],
+            Self::None => Vec::new(),
         }
     }
 
@@ -215,7 +263,7 @@ fn remove_tree(group: &Path) {
     for below in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         remove_tree(&below.path());
     }
-    kill_all(&group.join("cgroup.procs"));
+    kill_all(|| listed(&group.join("cgroup.procs")));
     let deadline = Instant::now() + EMPTY_MAX;
     while fs::remove_dir(group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
         && Instant::now() < deadline
@@ -224,21 +272,26 @@ fn remove_tree(group: &Path) {
     }
 }
 
-/// Kills the processes that a file lists, until there are none.
-fn kill_all(list: &Path) {
+/// Kills processes until there are none.
+fn kill_all(processes: impl Fn() -> Vec<Pid>) {
     let deadline = Instant::now() + EMPTY_MAX;
-    while let Ok(pids) = fs::read_to_string(list) {
-        // A process of another pid namespace is listed as 0.
-        let pids: Vec<_> = pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
-        if pids.is_empty() || Instant::now() > deadline {
+    loop {
+        let ids = processes();
+        if ids.is_empty() || Instant::now() > deadline {
             return;
         }
-        for pid in pids {
-            // One that has ended since then is no error.
-            let _ = kill_process(pid, Signal::KILL);
+        for id in ids {
+            let _ = kill_process(id, Signal::KILL);
         }
         sleep(POLL);
     }
+}
+
+/// The processes of a group.
+fn listed(list: &Path) -> Vec<Pid> {
+    let ids = fs::read_to_string(list).unwrap_or_default();
+    // A process of another pid namespace is listed as 0.
+    ids.lines().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
 }
 
 fn read(path: &Path) -> Result<String, Error> {

@@ -11,6 +11,7 @@
 mod process;
 mod sampler;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -28,12 +29,27 @@ use crate::experiment::{self, Network, Router};
 
 /// The number of routers in their networks.
 const ROUTER_NUMBER: u8 = 254;
+/// How long a router may take until packets pass.
+const ROUTER_READY_MAX: Duration = Duration::from_secs(30);
 /// The largest number of a host.
 const NUMBER_MAX: u8 = 250;
 /// Names of interfaces have at most 15 characters, and those of bridges start with `br-`.
 const NAME_LEN_MAX: usize = 12;
+/// Settings of namespaces below `/proc/sys/net`, and their values.
+const SETTINGS: [(&str, &str); 5] = [
+    // A load opens more connections than ports are there by default, ..
+    ("ipv4/ip_local_port_range", "2000 65000"),
+    // .. and needs these again before the minute of TIME-WAIT has passed.
+    ("ipv4/tcp_tw_reuse", "1"),
+    // Servers ask for long queues of new connections. The kernel allows 4096 by default.
+    ("core/somaxconn", "16384"),
+    // Otherwise a router would send no IPv6 packets in its first two seconds: a check for duplicates of its link-local
+    // addresses, which its neighbour solicitations come from.
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+];
 /// Where `ip` has the names of namespaces.
-const NAMESPACES: &str = "/run/netns";
+pub(crate) const NAMESPACES: &str = "/run/netns";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -47,6 +63,14 @@ pub enum Error {
     Number { host: String, number: u8 },
     #[error("{host} and {other} have the same number in the network {network}")]
     SameNumber { host: String, other: String, network: String },
+    #[error("two hosts or routers are named {name}: each needs a name of its own")]
+    SameName { name: String },
+    #[error("{place} names the network {name} twice")]
+    SameNetwork { place: String, name: String },
+    #[error(
+        "{router} is the second router in the network {network}, where only one can have the number {ROUTER_NUMBER}"
+    )]
+    SecondRouter { router: String, network: String },
     #[error("{place} names the network {name}, which is not there")]
     Network { place: String, name: String },
     #[error("the network {name} has no address with the number {number}: use a prefix of at most 24 bits (IPv6: 120)")]
@@ -78,7 +102,11 @@ pub struct Host {
 
 /// Once in the sandbox, before the first testbed: a place for the names of namespaces, and names of hosts.
 pub fn prepare_sandbox(hosts_file: &Path) -> Result<(), Error> {
-    fs::create_dir_all(NAMESPACES).map_err(file(format!("create {NAMESPACES}")))?;
+    if fs::create_dir_all(NAMESPACES).is_err() {
+        // Only root of the machine can create it in the directory of the machine.
+        run(Command::new("mount"), &["-t", "tmpfs", "lab", "/run"])?;
+        fs::create_dir_all(NAMESPACES).map_err(file(format!("create {NAMESPACES}")))?;
+    }
     run(Command::new("mount"), &["-t", "tmpfs", "lab", NAMESPACES])?;
     fs::write(hosts_file, "").map_err(file(format!("write {}", hosts_file.display())))?;
     run(Command::new("mount"), &["--bind", &hosts_file.display().to_string(), "/etc/hosts"])?;
@@ -159,7 +187,7 @@ impl Testbed {
         let mut command = in_namespace(&router.name, &delaying[0]);
         command.args(&delaying[1..]).args(["eth0", "eth1"]);
         let mut process = Process::spawn_with_pipe(command)?;
-        process.wait_for_line(&router.name)?;
+        process.wait_for_line(&router.name, ROUTER_READY_MAX)?;
         self.routers.push((router.name.clone(), process));
         Ok(())
     }
@@ -183,11 +211,11 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         for host in &self.hosts {
             host.group.remove();
-            let _ = ip(&["netns", "delete", &host.name]);
+            delete_namespace(&host.name, host.addresses.len());
         }
         for (name, mut process) in self.routers.drain(..) {
             process.kill();
-            let _ = ip(&["netns", "delete", &name]);
+            delete_namespace(&name, 2);
         }
         for bridge in &self.bridges {
             let _ = ip(&["link", "delete", bridge]);
@@ -236,15 +264,17 @@ fn check(networks: &[Network], hosts: &[experiment::Host], routers: &[Router]) -
             return Err(Error::Name { name: name.clone() });
         }
     }
+    let mut seen = BTreeSet::new();
+    for name in hosts.iter().map(|host| &host.name).chain(routers.iter().map(|router| &router.name)) {
+        if !seen.insert(name) {
+            return Err(Error::SameName { name: name.clone() });
+        }
+    }
     for host in hosts {
         if host.number == 0 || host.number > NUMBER_MAX {
             return Err(Error::Number { host: host.name.clone(), number: host.number });
         }
-        for name in &host.networks {
-            let network = find(networks, name);
-            let missing = || Error::Network { place: format!("the host {}", host.name), name: name.clone() };
-            addresses(network.ok_or_else(missing)?, host.number)?;
-        }
+        check_networks(networks, &host.networks, &format!("the host {}", host.name), host.number)?;
     }
     for (index, host) in hosts.iter().enumerate() {
         for other in hosts[..index].iter().filter(|other| other.number == host.number) {
@@ -254,11 +284,25 @@ fn check(networks: &[Network], hosts: &[experiment::Host], routers: &[Router]) -
             }
         }
     }
+    let mut routed = BTreeSet::new();
     for router in routers {
-        for name in &router.between {
-            let missing = || Error::Network { place: format!("the router {}", router.name), name: name.clone() };
-            addresses(find(networks, name).ok_or_else(missing)?, ROUTER_NUMBER)?;
+        check_networks(networks, &router.between, &format!("the router {}", router.name), ROUTER_NUMBER)?;
+        if let Some(network) = router.between.iter().find(|name| !routed.insert(*name)) {
+            return Err(Error::SecondRouter { router: router.name.clone(), network: network.clone() });
         }
+    }
+    Ok(())
+}
+
+/// The networks of a host or router with a number.
+fn check_networks(networks: &[Network], names: &[String], place: &str, number: u8) -> Result<(), Error> {
+    for (index, name) in names.iter().enumerate() {
+        let place = || place.to_owned();
+        if names[..index].contains(name) {
+            return Err(Error::SameNetwork { place: place(), name: name.clone() });
+        }
+        let missing = || Error::Network { place: place(), name: name.clone() };
+        addresses(find(networks, name).ok_or_else(missing)?, number)?;
     }
     Ok(())
 }
@@ -289,14 +333,19 @@ fn addresses(network: &Network, number: u8) -> Result<Vec<IpAddr>, Error> {
 fn add_namespace(name: &str) -> Result<(), Error> {
     ip(&["netns", "add", name])?;
     ip_on(name, &["link", "set", "lo", "up"])?;
-    // A load opens more connections than ports are there by default, and closes them fast.
-    for setting in ["ipv4/ip_local_port_range=2000 65000", "ipv4/tcp_tw_reuse=1", "core/somaxconn=16384"] {
-        let (key, value) = setting.split_once('=').expect("it has a value");
-        let mut command = in_namespace(name, "sh");
-        command.args(["-c", &format!("echo {value} >/proc/sys/net/{key}")]);
-        run(command, &[])?;
+    for (key, value) in SETTINGS {
+        run(in_namespace(name, "sh"), &["-c", &format!("echo {value} >/proc/sys/net/{key}")])?;
     }
     Ok(())
+}
+
+/// The kernel removes interfaces some time after their namespace, and the next testbed has the same names. So they go
+/// first.
+fn delete_namespace(name: &str, interfaces: usize) {
+    for index in 0..interfaces {
+        let _ = ip_on(name, &["link", "delete", &format!("eth{index}")]);
+    }
+    let _ = ip(&["netns", "delete", name]);
 }
 
 /// Connects `eth<index>` of a namespace to the bridge of a network. Returns its addresses.

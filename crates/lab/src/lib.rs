@@ -1,10 +1,14 @@
 //! Experiments in network namespaces: the testbed, the experiments of the papers, and their results.
 //!
 //! * `experiment`: the file of an experiment;
-//! * `testbed`: hosts, networks, CPU quotas and processes;
+//! * `plan`: what a run of it does: its variants, with the values of their variables;
+//! * `supervisor`: the sandbox of a run, and what is left after it;
+//! * `run`: the samples of a run, in the sandbox, and its result;
+//! * `hosts`, `control_group`: the testbed: namespaces, networks, CPU quotas and processes;
 //! * `router`: a network with delay, jitter, loss and a rate;
-//! * `result`: what a run has found;
-//! * `output`: its files: tables, plots, pages.
+//! * `measure`, `verdict`: what the samples show;
+//! * `output`: the files of a result: tables, plots, pages;
+//! * `scale`: a simulated cluster of many nodes.
 
 pub mod catalogue;
 pub mod control_group;
@@ -17,6 +21,7 @@ pub mod plan;
 pub mod result;
 pub mod router;
 pub mod run;
+pub mod scale;
 pub mod supervisor;
 pub mod variables;
 pub mod verdict;

@@ -11,12 +11,14 @@ use crate::experiment::{Experiment, Plot, Process, Quotient, Scalar, Step, Varia
 use crate::variables::{self, Values};
 
 /// How an experiment runs.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Options {
     pub is_quick: bool,
     /// Instead of the file's number of rounds.
     pub rounds: Option<u32>,
     pub seed: u64,
+    /// Values in place of those of `[params]`.
+    pub set: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +74,11 @@ impl Plan {
         values.insert("seed".to_owned(), options.seed.to_string());
         for (name, param) in &experiment.params {
             values.insert(name.clone(), param.value(options.is_quick).to_string());
+        }
+        for (name, value) in &options.set {
+            let is_known = experiment.params.contains_key(name);
+            known(is_known, "--set", "variable", name)?;
+            values.insert(name.clone(), value.clone());
         }
         let mut variants = Vec::new();
         for variant in experiment.variants.iter().filter(|variant| variant.quick || !options.is_quick) {

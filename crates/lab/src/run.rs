@@ -91,6 +91,7 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<RunResult, E
     progress.finish();
     let mut result = findings::result(plan, &samples, started)?;
     result.commands = commands;
+    result.deviations.extend(groups.deviation());
     result.delays = delays;
     result.versions = versions::all();
     let (cpu, ternary) = (findings::cpu_series(&samples), findings::ternary(plan, &samples));

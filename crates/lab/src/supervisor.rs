@@ -8,17 +8,24 @@
 //!       +-- control groups, the directory of the run: what is left after a sandbox, and removed here
 //! ```
 //!
+//! The supervisor ends the sandbox by closing its standard input. Process 1 then exits, and `unshare` exits after the
+//! kernel has ended all other processes. So none of them is left that could still write to the directory of the run.
+//!
 //! If the supervisor is killed, the next one removes its control groups and its directory.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::process::Child;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::catalogue;
 use crate::control_group::{self, Groups};
@@ -28,6 +35,9 @@ use crate::run::{self, Places};
 
 /// Directories of programs that servers are in, besides those of the user.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// How long the kernel may take to end the processes of a sandbox.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -62,6 +72,12 @@ pub enum Error {
     Plan(#[from] plan::Error),
     #[error(transparent)]
     ControlGroup(#[from] control_group::Error),
+    #[error(
+        "cannot make a sandbox: {stderr}: run it as root, or where users may make a user namespace \
+         (kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); it needs the programs \
+         setpriv, unshare and nsenter (Debian: util-linux) and ip (iproute2)"
+    )]
+    Sandbox { stderr: String },
     #[error("interrupted: everything that the run had made is removed")]
     Interrupted,
     #[error("the experiment {name} failed ({status}): its error is above")]
@@ -74,14 +90,19 @@ pub enum Error {
 
 /// Runs an experiment in a sandbox. `command` makes this program call [`inside`], with one more argument.
 pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(file("start a runtime".to_owned()))?;
+    // From here on, no signal ends this process before it has removed everything.
+    let mut signals = Signals::listen(&runtime)?;
+    check_sandbox()?;
     let folder = absolute(&order.folder)?;
     let work = Work::make(order.keep.as_deref())?;
     // Fails early, and outside, if the file is wrong.
-    Plan::new(catalogue::find(&order.name)?, order.options, work.path())?;
+    Plan::new(catalogue::find(&order.name)?, order.options.clone(), work.path())?;
     let groups = Groups::create()?;
     let places = Places { work: work.path().to_owned(), folder: folder.clone() };
-    let inside = Inside { name: order.name.clone(), options: order.options, places, groups };
-    let ended = run_sandbox(command, &inside, work.path());
+    let inside = Inside { name: order.name.clone(), options: order.options.clone(), places, groups };
+    let ended = runtime.block_on(run_sandbox(command, &inside, work.path(), &mut signals));
     inside.groups.remove();
     let status = ended?;
     if !status.success() {
@@ -95,50 +116,96 @@ pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
 /// The sandbox's part of [`run`].
 pub fn inside(order: &str) -> Result<(), Error> {
     let inside: Inside = serde_json::from_str(order).map_err(|_| Error::Order)?;
+    std::thread::spawn(exit_with_supervisor);
     let plan = Plan::new(catalogue::find(&inside.name)?, inside.options, &inside.places.work)?;
     run::run(&plan, &inside.places, &inside.groups).map_err(Box::new)?;
     Ok(())
 }
 
-fn run_sandbox(command: &[&str], inside: &Inside, work: &Path) -> Result<ExitStatus, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(file("start a runtime".to_owned()))?;
-    runtime.block_on(async {
-        let order = serde_json::to_string(inside).map_err(|error| file("write the order".to_owned())(error.into()))?;
-        let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut sandbox = Command::new("setpriv");
-        sandbox.args([
-            "--pdeathsig",
-            "KILL",
-            "unshare",
-            "--pid",
-            "--fork",
-            "--kill-child=KILL",
-            "--mount",
-            "--mount-proc",
-            "--net",
-        ]);
-        if !rustix::process::geteuid().is_root() {
-            sandbox.args(["--user", "--map-root-user"]);
-        }
-        sandbox.arg("--").arg(program).args(command).arg(order).stdin(Stdio::null()).kill_on_drop(true);
-        sandbox.env("PATH", format!("{}:{path}:{SYSTEM_PATH}", work.join("bin").display()));
-        let listen = |kind| signal(kind).map_err(file("listen for signals".to_owned()));
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        let mut sandbox = sandbox.spawn().map_err(file("run setpriv (Debian: util-linux)".to_owned()))?;
-        tokio::select! {
-            status = sandbox.wait() => status.map_err(file("wait for the sandbox".to_owned())),
-            _ = interrupt.recv() => Err(end(&mut sandbox).await),
-            _ = terminate.recv() => Err(end(&mut sandbox).await),
-        }
-    })
+/// Ends this process, and so the sandbox, when the supervisor closes its end of standard input.
+fn exit_with_supervisor() {
+    let _ = io::stdin().read(&mut [0]);
+    std::process::exit(1);
 }
 
-async fn end(sandbox: &mut tokio::process::Child) -> Error {
-    match sandbox.kill().await {
-        Ok(()) => Error::Interrupted,
-        Err(error) => file("end the sandbox".to_owned())(error),
+async fn run_sandbox(
+    command: &[&str],
+    inside: &Inside,
+    work: &Path,
+    signals: &mut Signals,
+) -> Result<ExitStatus, Error> {
+    let order = serde_json::to_string(inside).map_err(|error| file("write the order".to_owned())(error.into()))?;
+    let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut sandbox = in_sandbox(program);
+    sandbox.args(command).arg(order).stdin(Stdio::piped());
+    sandbox.env("PATH", format!("{}:{path}:{SYSTEM_PATH}", work.join("bin").display()));
+    let mut sandbox = tokio::process::Command::from(sandbox);
+    // Ctrl-C reaches the supervisor alone, so that the sandbox reports no failure of its own.
+    let sandbox = sandbox.process_group(0).kill_on_drop(true).spawn();
+    let mut sandbox = sandbox.map_err(file("run setpriv (Debian: util-linux)".to_owned()))?;
+    // `wait` would close it.
+    let input = sandbox.stdin.take();
+    tokio::select! {
+        status = sandbox.wait() => status.map_err(file("wait for the sandbox".to_owned())),
+        () = signals.next() => {
+            drop(input);
+            end(&mut sandbox).await
+        }
+    }
+}
+
+async fn end(sandbox: &mut Child) -> Result<ExitStatus, Error> {
+    let failed = || file("end the sandbox".to_owned());
+    match timeout(END_MAX, sandbox.wait()).await {
+        Ok(status) => drop(status.map_err(failed())?),
+        Err(_) => sandbox.kill().await.map_err(failed())?,
+    }
+    Err(Error::Interrupted)
+}
+
+/// Runs a program as root of a sandbox.
+fn in_sandbox(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=KILL"]);
+    command.args(["--mount", "--mount-proc", "--net"]);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg("--").arg(program);
+    command
+}
+
+/// Fails early where the kernel allows no sandbox, or a program is missing.
+fn check_sandbox() -> Result<(), Error> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = in_sandbox("ip");
+    command.args(["link", "set", "lo", "up"]).env("PATH", format!("{path}:{SYSTEM_PATH}"));
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(Error::Sandbox { stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned() }),
+        Err(error) => Err(Error::Sandbox { stderr: format!("setpriv: {error}") }),
+    }
+}
+
+/// The signals that end a run.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen(runtime: &Runtime) -> Result<Self, Error> {
+        let _entered = runtime.enter();
+        let listen = |kind| signal(kind).map_err(file("listen for signals".to_owned()));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 

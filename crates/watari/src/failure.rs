@@ -48,6 +48,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     LabOutput(#[from] watari_lab::output::Error),
     #[error(transparent)]
+    LabScale(#[from] watari_lab::scale::Error),
+    #[error(transparent)]
     LabRouter(#[from] watari_lab::router::Error),
     #[error(transparent)]
     Demo(#[from] DemoError),

@@ -1,10 +1,11 @@
 //! A program that runs until it is stopped.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::sync::mpsc::channel;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,32 +50,38 @@ impl Process {
     }
 
     /// Waits until it has printed a line.
-    pub(super) fn wait_for_line(&mut self, name: &str) -> Result<(), ProcessError> {
-        let mut line = String::new();
-        let output = self.child.stdout.as_mut().expect("it has a pipe");
-        BufReader::new(output).read_line(&mut line).map_err(file(format!("read what {name} prints")))?;
-        if line.is_empty() {
-            let status = self.child.wait().map_err(file(format!("wait for {name}")))?;
-            return Err(ProcessError::Ended { name: name.to_owned(), status, output: self.errors() });
+    pub(super) fn wait_for_line(&mut self, name: &str, waiting_max: Duration) -> Result<(), ProcessError> {
+        let output = self.child.stdout.take().expect("it has a pipe");
+        let (send, received) = channel();
+        spawn(move || {
+            let mut lines = BufReader::new(output).lines();
+            let _ = send.send(lines.next().is_some());
+            // Until the process ends. A pipe without a reader would end it.
+            lines.map_while(Result::ok).for_each(drop);
+        });
+        match received.recv_timeout(waiting_max) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let status = self.child.wait().map_err(file(format!("wait for {name}")))?;
+                Err(ProcessError::Ended { name: name.to_owned(), status, output: self.errors() })
+            }
+            Err(_) => Err(not_ready(name, waiting_max, self.errors())),
         }
-        Ok(())
     }
 
     /// Runs each command again and again until it has succeeded once.
     pub fn wait_ready(&mut self, name: &str, ready: Vec<Command>, waiting_max: Duration) -> Result<(), ProcessError> {
         let deadline = Instant::now() + waiting_max;
         for mut command in ready {
-            loop {
-                let output = command.output().map_err(file(shown(&command)))?;
-                if output.status.success() {
-                    break;
-                }
+            let mut said = String::new();
+            while let Err(stderr) = attempt(&mut command, deadline).map_err(file(shown(&command)))? {
+                // The deadline may end the last attempt before it says anything.
+                said = if stderr.is_empty() { said } else { stderr };
                 if let Some(status) = self.has_ended() {
                     return Err(ProcessError::Ended { name: name.to_owned(), status, output: self.errors() });
                 }
                 if Instant::now() > deadline {
-                    let output = format!("{} {}", String::from_utf8_lossy(&output.stderr).trim(), self.errors());
-                    return Err(ProcessError::NotReady { name: name.to_owned(), waited: waiting_max, output });
+                    return Err(not_ready(name, waiting_max, format!("{said} {}", self.errors())));
                 }
                 sleep(POLL);
             }
@@ -93,7 +100,7 @@ impl Process {
     /// The end of its standard error.
     pub fn errors(&self) -> String {
         let text = self.errors.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN_MAX)..]).trim().to_owned()
+        end_of(&text)
     }
 
     /// SIGTERM, and SIGKILL if that does not end it in time.
@@ -118,6 +125,34 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Runs a command, and kills it at the deadline. Fails with the end of its standard error.
+fn attempt(command: &mut Command, deadline: Instant) -> io::Result<Result<(), String>> {
+    let mut errors = tempfile::tempfile()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?).spawn()?;
+    let status = loop {
+        match child.try_wait()? {
+            None if Instant::now() > deadline => child.kill()?,
+            None => sleep(POLL),
+            Some(status) => break status,
+        }
+    };
+    if status.success() {
+        return Ok(Ok(()));
+    }
+    let mut text = Vec::new();
+    errors.rewind()?;
+    errors.read_to_end(&mut text)?;
+    Ok(Err(end_of(&text)))
+}
+
+fn end_of(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN_MAX)..]).trim().to_owned()
+}
+
+fn not_ready(name: &str, waited: Duration, output: String) -> ProcessError {
+    ProcessError::NotReady { name: name.to_owned(), waited, output }
 }
 
 fn shown(command: &Command) -> String {

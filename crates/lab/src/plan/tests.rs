@@ -25,7 +25,7 @@ fn plan(more: &str, is_quick: bool) -> Result<Plan, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("try.toml");
     fs::write(&path, format!("{MINIMAL}{more}")).unwrap();
-    let options = Options { is_quick, rounds: None, seed: 7 };
+    let options = Options { is_quick, rounds: None, seed: 7, set: BTreeMap::new() };
     Plan::new(catalogue::find(&path.display().to_string())?, options, Path::new("/work"))
 }
 
@@ -37,7 +37,7 @@ fn every_experiment_of_this_program_has_a_sound_plan() {
     assert!(all.len() > 1);
     for experiment in all {
         for is_quick in [false, true] {
-            let options = Options { is_quick, rounds: None, seed: 1 };
+            let options = Options { is_quick, rounds: None, seed: 1, set: BTreeMap::new() };
             let plan = Plan::new(catalogue::find(&experiment.name).unwrap(), options, Path::new("/work"));
             let plan = plan.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
             assert!(!plan.experiment().text.is_empty() && plan.rounds > 0);

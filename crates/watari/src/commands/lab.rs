@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_lab::plan::Options;
 use watari_lab::result::RunResult;
+use watari_lab::scale::{SharingCost, Spread, bytes_of_keys};
 use watari_lab::supervisor::{self, Order};
 use watari_lab::{catalogue, output, router};
+use watari_session::Placement;
 
 use super::print::{print, print_json};
 use crate::failure::Failure;
@@ -45,6 +48,12 @@ enum Command {
     /// Write the files of all experiments to a new folder, as a start for experiments of your own
     Export {
         folder: PathBuf,
+    },
+    /// Simulate a cluster of many nodes, for the experiment `scale`
+    #[command(hide = true)]
+    Scale {
+        #[arg(long)]
+        nodes: usize,
     },
     /// Run an experiment in the namespaces that `run` has made
     #[command(hide = true)]
@@ -92,6 +101,9 @@ struct Run {
     /// The seed of random files, losses and choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Set a variable of [params]; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
     /// Keep the configurations and the output of all processes in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -154,6 +166,7 @@ impl Lab {
             Command::Run(run) => run.execute(),
             Command::Report(report) => report.execute(),
             Command::Export { folder } => Ok(catalogue::export(&folder)?),
+            Command::Scale { nodes } => scale(nodes),
             Command::Inside(inside) => inside.execute(),
             Command::Router(router) => router.execute(),
             Command::Echo { address } => Ok(router::echo(address)?),
@@ -185,21 +198,41 @@ fn list(json: bool) -> Result<(), Failure> {
     print(table)
 }
 
+/// Prints what sharing sessions costs in each mode, and how evenly clients are spread.
+fn scale(nodes: usize) -> Result<(), Failure> {
+    let sharing = |placement| SharingCost::simulate(nodes, placement);
+    let spread = |bulk| Spread::simulate(nodes, HandshakePolicy::RoundRobin, bulk);
+    print_json(&serde_json::json!({
+        "push": sharing(Placement::Push)?,
+        "owner": sharing(Placement::Owner)?,
+        "key_bytes_per_day": bytes_of_keys(nodes),
+        "off": spread(BulkPolicy::Off)?,
+        "client_address": spread(BulkPolicy::ClientAddress)?,
+        "stay": spread(BulkPolicy::Stay)?,
+    }))
+}
+
 impl Run {
     fn execute(self) -> Result<(), Failure> {
         if self.json.is_some() && self.names.len() > 1 {
             return Err(Failure::Usage("--json is for one experiment: without it, each has its folder".to_owned()));
         }
-        let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed };
+        let set = self.set.iter().cloned().collect();
+        let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed, set };
         for name in &self.names {
             let found = catalogue::find(name)?;
             let folder = self.json.clone().unwrap_or_else(|| PathBuf::from("lab-runs").join(&found.experiment.name));
-            let order = Order { name: name.clone(), options, folder, keep: self.keep.clone() };
+            let order = Order { name: name.clone(), options: options.clone(), folder, keep: self.keep.clone() };
             let result = supervisor::run(&order, &["lab", "inside"])?;
             show(&result)?;
         }
         Ok(())
     }
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Prints the ratios of a run, and its verdict.
