@@ -3,7 +3,7 @@
 # Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
 FULL = --features watari/full
 
-.PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
+.PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper lab deny deps clean
 
 # Starts a whole cluster on loopback, sends 400 connections through it, and prints how they ended.
 demo:
@@ -110,6 +110,15 @@ moves: deps
 # Repeats the experiments of Doi and Goto with the proxy as it is, and prints the measurements.
 paper: deps
 	cargo test --release --locked --package watari-proxy --test paper -- --nocapture --test-threads 1
+
+# Runs every experiment of `watari lab`, as root: five rounds each, some hours. LAB="--quick" has smaller loads. Writes
+# docs/reproduction.md.
+LAB ?=
+lab: deps
+	@scripts/deps lab
+	cargo build --release --locked --package watari $(FULL)
+	target/release/watari lab run --all $(LAB)
+	target/release/watari lab report --markdown docs/reproduction.md
 
 # Checks licences, sources, duplicates and known vulnerabilities. The vulnerabilities need the network. Run `cargo
 # install cargo-deny` first.

@@ -163,7 +163,7 @@ pub struct File {
     pub size: String,
 }
 
-/// A program that runs as long as a sample. SIGTERM ends it, and SIGKILL after ten seconds.
+/// A program that runs as long as a trial. SIGTERM ends it, and SIGKILL after ten seconds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
@@ -215,7 +215,7 @@ pub struct Variant {
     pub quick: bool,
 }
 
-/// A command that a sample waits for.
+/// A command that a trial waits for.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -223,7 +223,7 @@ pub struct Step {
     /// It runs on each of them. On several, their steps are named `NAME@HOST`.
     pub hosts: Vec<String>,
     pub run: String,
-    /// When it starts, from the start of the sample on.
+    /// When it starts, from the start of the trial on.
     #[serde(default, deserialize_with = "duration::parse")]
     pub at: Duration,
     /// It prints the JSON of `watari bench`, and counts in the measures `load.*`.
@@ -235,7 +235,7 @@ pub struct Step {
     /// Starts when the step of this name has ended, and not before `at`.
     #[serde(default)]
     pub after: Option<String>,
-    /// The sample goes on if it fails.
+    /// The trial goes on if it fails.
     #[serde(default, rename = "may-fail")]
     pub may_fail: bool,
 }

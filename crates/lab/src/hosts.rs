@@ -1,4 +1,4 @@
-//! The hosts of a sample: network namespaces on bridges, with control groups. They exist only inside the sandbox.
+//! The hosts of a trial: network namespaces on bridges, with control groups. They exist only inside the sandbox.
 //!
 //! ```text
 //!   sandbox:   bridge clients ---- p1        p2 ---- bridge servers
@@ -83,7 +83,7 @@ pub enum Error {
     Process(#[from] ProcessError),
 }
 
-/// All hosts of a sample. They end with this value, and all processes on them.
+/// All hosts of a trial. They end with this value, and all processes on them.
 #[derive(Debug)]
 pub struct Testbed {
     hosts: Vec<Host>,

@@ -3,10 +3,10 @@
 //! * `experiment`: the file of an experiment;
 //! * `plan`: what a run of it does: its variants, with the values of their variables;
 //! * `supervisor`: the sandbox of a run, and what is left after it;
-//! * `run`: the samples of a run, in the sandbox, and its result;
+//! * `run`: the trials of a run, in the sandbox, and its result;
 //! * `hosts`, `control_group`: the testbed: namespaces, networks, CPU quotas and processes;
 //! * `router`: a network with delay, jitter, loss and a rate;
-//! * `measure`, `verdict`: what the samples show;
+//! * `measure`, `verdict`: what the trials show;
 //! * `output`: the files of a result: tables, plots, pages;
 //! * `scale`: a simulated cluster of many nodes.
 

@@ -1,4 +1,4 @@
-//! Measures: what the figures and ratios of an experiment take out of a sample.
+//! Measures: what the figures and ratios of an experiment take out of a trial.
 //!
 //! A measure is a term, or several with ` + `, ` - `, ` * ` or ` / ` between them, computed from left to right:
 //!
@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What a sample of a variant left behind.
+/// What a trial of a variant left behind.
 #[derive(Clone, Debug, Default)]
-pub struct Sample {
+pub struct Trial {
     pub steps: BTreeMap<String, StepOutcome>,
     /// JSON lines of the standard outputs of processes.
     pub lines: BTreeMap<String, Vec<Value>>,
@@ -30,7 +30,7 @@ pub struct Sample {
 
 #[derive(Clone, Debug, Default)]
 pub struct StepOutcome {
-    /// Seconds from the start of the sample.
+    /// Seconds from the start of the trial.
     pub started_s: f64,
     pub ended_s: f64,
     pub is_load: bool,
@@ -46,7 +46,7 @@ pub struct HostUse {
     pub elapsed_s: f64,
     /// In cores.
     pub quota: Option<f64>,
-    /// Seconds from the start of the sample, and the cores used in the second before.
+    /// Seconds from the start of the trial, and the cores used in the second before.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -54,16 +54,16 @@ pub struct HostUse {
 pub enum Error {
     #[error("\"{0}\" is not a measure (the documentation of `watari lab` lists them)")]
     Malformed(String),
-    #[error("the sample has no {0}")]
+    #[error("the trial has no {0}")]
     Missing(String),
 }
 
 /// The value of a measure.
-pub fn value(measure: &str, sample: &Sample) -> Result<f64, Error> {
+pub fn value(measure: &str, trial: &Trial) -> Result<f64, Error> {
     let mut words = measure.split_whitespace();
-    let mut result = term(words.next().unwrap_or_default(), sample)?;
+    let mut result = term(words.next().unwrap_or_default(), trial)?;
     while let Some(operator) = words.next() {
-        let right = term(words.next().unwrap_or_default(), sample)?;
+        let right = term(words.next().unwrap_or_default(), trial)?;
         result = match operator {
             "+" => result + right,
             "-" => result - right,
@@ -75,7 +75,7 @@ pub fn value(measure: &str, sample: &Sample) -> Result<f64, Error> {
     Ok(result)
 }
 
-fn term(text: &str, sample: &Sample) -> Result<f64, Error> {
+fn term(text: &str, trial: &Trial) -> Result<f64, Error> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
@@ -83,23 +83,23 @@ fn term(text: &str, sample: &Sample) -> Result<f64, Error> {
     let (source, rest) = text.split_once('.').ok_or_else(malformed)?;
     let missing = || Error::Missing(text.to_owned());
     match source {
-        "load" => load(rest, sample).ok_or_else(missing),
+        "load" => load(rest, trial).ok_or_else(missing),
         "step" => {
             let (name, path) = rest.split_once('.').ok_or_else(malformed)?;
-            number(&sample.steps.get(name).ok_or_else(missing)?.json, path).ok_or_else(missing)
+            number(&trial.steps.get(name).ok_or_else(missing)?.json, path).ok_or_else(missing)
         }
-        "time" => sample.steps.get(rest).map(|step| step.ended_s - step.started_s).ok_or_else(missing),
-        "cpu" => sample.hosts.get(rest).map(|host| host.seconds).ok_or_else(missing),
-        "share" => sample.hosts.get(rest).and_then(HostUse::share).ok_or_else(missing),
+        "time" => trial.steps.get(rest).map(|step| step.ended_s - step.started_s).ok_or_else(missing),
+        "cpu" => trial.hosts.get(rest).map(|host| host.seconds).ok_or_else(missing),
+        "share" => trial.hosts.get(rest).and_then(HostUse::share).ok_or_else(missing),
         "peak" => {
             let (name, span) = rest.split_once('.').map_or((rest, None), |(name, span)| (name, Some(span)));
             let span = match span {
                 Some(span) => self::span(span).ok_or_else(malformed)?,
                 None => (0.0, f64::INFINITY),
             };
-            sample.hosts.get(name).and_then(|host| host.peak(span)).ok_or_else(missing)
+            trial.hosts.get(name).and_then(|host| host.peak(span)).ok_or_else(missing)
         }
-        "lines" => lines(rest, sample).ok_or_else(missing),
+        "lines" => lines(rest, trial).ok_or_else(missing),
         _ => Err(malformed()),
     }
 }
@@ -121,8 +121,8 @@ impl HostUse {
     }
 }
 
-fn load(path: &str, sample: &Sample) -> Option<f64> {
-    let loads: Vec<_> = sample.steps.values().filter(|step| step.is_load).collect();
+fn load(path: &str, trial: &Trial) -> Option<f64> {
+    let loads: Vec<_> = trial.steps.values().filter(|step| step.is_load).collect();
     let requests: Vec<f64> = loads.iter().map(|load| number(&load.json, "requests")).collect::<Option<_>>()?;
     let total: f64 = requests.iter().sum();
     if path == "rate" {
@@ -150,9 +150,9 @@ fn load_seconds(load: &StepOutcome) -> f64 {
     number(&load.json, "seconds").unwrap_or(load.ended_s - load.started_s)
 }
 
-fn lines(rest: &str, sample: &Sample) -> Option<f64> {
+fn lines(rest: &str, trial: &Trial) -> Option<f64> {
     let mut parts = rest.splitn(3, '.');
-    let lines = sample.lines.get(parts.next()?)?;
+    let lines = trial.lines.get(parts.next()?)?;
     let (Some(key), Some(value)) = (parts.next(), parts.next()) else { return Some(count(lines.len())) };
     let matching = lines.iter().filter(|line| line[key].as_str() == Some(value)).count();
     (!lines.is_empty()).then(|| 100.0 * count(matching) / count(lines.len()))
@@ -187,10 +187,10 @@ mod tests {
         StepOutcome { started_s, ended_s: started_s + seconds + 0.5, is_load: true, json }
     }
 
-    fn sample() -> Sample {
+    fn trial() -> Trial {
         let points = vec![(1.0, 0.1), (2.0, 0.4), (3.0, 0.2)];
         let host = HostUse { seconds: 2.0, elapsed_s: 8.0, quota: Some(0.5), points };
-        Sample {
+        Trial {
             steps: [("one".to_owned(), load(0.0, 10.0, 100, 4.0)), ("two".to_owned(), load(5.0, 15.0, 300, 8.0))]
                 .into(),
             lines: [("watch".to_owned(), vec![json!({"ending": "S_NORMAL"}), json!({"ending": "C_RESET"})])].into(),
@@ -200,7 +200,7 @@ mod tests {
 
     #[track_caller]
     fn check(measure: &str, expected: f64) {
-        let value = value(measure, &sample()).unwrap();
+        let value = value(measure, &trial()).unwrap();
         assert!((value - expected).abs() < 1e-9, "{measure} is {value}, not {expected}");
     }
 
@@ -241,9 +241,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_malformed_is_named() {
-        assert_eq!(value("cpu.b", &sample()), Err(Error::Missing("cpu.b".to_owned())));
-        assert_eq!(value("load.no.such", &sample()), Err(Error::Missing("load.no.such".to_owned())));
-        assert_eq!(value("nonsense", &sample()), Err(Error::Malformed("nonsense".to_owned())));
-        assert_eq!(value("cpu.a % 2", &sample()), Err(Error::Malformed("cpu.a % 2".to_owned())));
+        assert_eq!(value("cpu.b", &trial()), Err(Error::Missing("cpu.b".to_owned())));
+        assert_eq!(value("load.no.such", &trial()), Err(Error::Missing("load.no.such".to_owned())));
+        assert_eq!(value("nonsense", &trial()), Err(Error::Malformed("nonsense".to_owned())));
+        assert_eq!(value("cpu.a % 2", &trial()), Err(Error::Malformed("cpu.a % 2".to_owned())));
     }
 }

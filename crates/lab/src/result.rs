@@ -132,7 +132,7 @@ pub struct PlotFile {
     pub file: String,
 }
 
-/// The CPU use of hosts in one sample, for `cpu.csv` and plots.
+/// The CPU use of hosts in one trial, for `cpu.csv` and plots.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CpuSeries {
     pub variant: String,
@@ -140,6 +140,6 @@ pub struct CpuSeries {
     pub host: String,
     /// The quota in cores.
     pub quota: Option<f64>,
-    /// Seconds from the start of the sample, and the cores used in the second before.
+    /// Seconds from the start of the trial, and the cores used in the second before.
     pub points: Vec<(f64, f64)>,
 }

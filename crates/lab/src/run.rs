@@ -1,8 +1,8 @@
-//! A run: the samples of all variants in turn, inside the sandbox, and the result.
+//! A run: the trials of all variants in turn, inside the sandbox, and the result.
 
 mod findings;
 mod progress;
-mod sample;
+mod trial;
 mod versions;
 
 use std::fs;
@@ -25,7 +25,7 @@ use crate::plan::Plan;
 use crate::result::{Delay, RunResult};
 use crate::variables;
 use progress::Progress;
-pub use sample::SampleError;
+pub use trial::TrialError;
 
 /// Where a run works, and what it runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -51,7 +51,7 @@ pub enum Error {
     #[error(transparent)]
     Hosts(#[from] hosts::Error),
     #[error("variant {variant}, round {round}: {error}")]
-    Sample { variant: String, round: u32, error: SampleError },
+    Trial { variant: String, round: u32, error: TrialError },
     #[error("{place}: {error}")]
     Measure { place: String, error: measure::Error },
     #[error(
@@ -62,39 +62,39 @@ pub enum Error {
     Output(#[from] output::Error),
 }
 
-/// Runs all samples, and writes the result. Prints progress on standard error.
+/// Runs all trials, and writes the result. Prints progress on standard error.
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<RunResult, Error> {
     let started = (Instant::now(), time::OffsetDateTime::now_utc());
     let mut progress = Progress::new(plan.variants.len() * plan.rounds as usize);
     let mut commands = Vec::new();
     hosts::prepare_sandbox(&places.work.join("hosts"))?;
     prepare(plan, places, &mut commands)?;
-    let mut samples = Vec::new();
+    let mut trials = Vec::new();
     let mut delays: Vec<Delay> = Vec::new();
     for round in 1..=plan.rounds {
         for variant in &plan.variants {
             progress.begin(&variant.title, round);
-            let failed = |error| Error::Sample { variant: variant.key.clone(), round, error };
+            let failed = |error| Error::Trial { variant: variant.key.clone(), round, error };
             let is_first = round == 1;
-            let mut bench = sample::Bench::set_up(plan, places, groups, variant, round).map_err(failed)?;
+            let mut trial = trial::RunningTrial::set_up(plan, places, groups, variant, round).map_err(failed)?;
             if delays.is_empty() {
-                delays = bench.verify_delays().map_err(failed)?;
+                delays = trial.verify_delays().map_err(failed)?;
             }
-            let taken = bench.take().map_err(failed)?;
+            let taken = trial.take().map_err(failed)?;
             if is_first {
-                commands.extend(bench.commands());
+                commands.extend(trial.commands());
             }
-            samples.push(findings::Taken { variant: variant.key.clone(), round, sample: taken });
+            trials.push(findings::Taken { variant: variant.key.clone(), round, trial: taken });
             progress.end();
         }
     }
     progress.finish();
-    let mut result = findings::result(plan, &samples, started)?;
+    let mut result = findings::result(plan, &trials, started)?;
     result.commands = commands;
     result.deviations.extend(groups.deviation());
     result.delays = delays;
     result.versions = versions::all();
-    let (cpu, ternary) = (findings::cpu_series(&samples), findings::ternary(plan, &samples));
+    let (cpu, ternary) = (findings::cpu_series(&trials), findings::ternary(plan, &trials));
     output::write_run(&places.folder, &mut result, &cpu, &plan.experiment().plots, &ternary)?;
     Ok(result)
 }

@@ -170,7 +170,12 @@ impl Failure {
             | Self::Usage(_)
             | Self::Profile(_)
             | Self::AnonymizeKey(_)
-            | Self::LabFiles(_)
+            | Self::LabFiles(
+                catalogue::Error::Unknown(_)
+                | catalogue::Error::Read { .. }
+                | catalogue::Error::Parse { .. }
+                | catalogue::Error::Name { .. },
+            )
             | Self::Lab(supervisor::Error::Catalogue(_) | supervisor::Error::Plan(_))
             | Self::Tell(_) => 2,
             Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,

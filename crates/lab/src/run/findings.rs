@@ -1,4 +1,4 @@
-//! What the samples of a run show: figures, ratios, verdicts.
+//! What the trials of a run show: figures, ratios, verdicts.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,27 +8,27 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Error;
 use crate::experiment::{Figure, Plot, Quotient, Ratio};
-use crate::measure::{self, Sample};
+use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
 use crate::plan::{Plan, PlannedVariant};
 use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
 use crate::verdict;
 
-/// A sample of a variant.
+/// A trial of a variant.
 pub(super) struct Taken {
     pub(super) variant: String,
     pub(super) round: u32,
-    pub(super) sample: Sample,
+    pub(super) trial: Trial,
 }
 
 /// The result, without commands, delays and plots.
-pub(super) fn result(plan: &Plan, samples: &[Taken], started: (Instant, OffsetDateTime)) -> Result<RunResult, Error> {
+pub(super) fn result(plan: &Plan, trials: &[Taken], started: (Instant, OffsetDateTime)) -> Result<RunResult, Error> {
     let experiment = plan.experiment();
-    let figures = experiment.figures.iter().map(|figure| figure_result(plan, figure, samples));
+    let figures = experiment.figures.iter().map(|figure| figure_result(plan, figure, trials));
     let figures = figures.collect::<Result<Vec<_>, _>>()?;
     let mut ratios = BTreeMap::new();
     for ratio in &experiment.ratios {
-        ratios.insert(ratio.name.clone(), ratio_result(plan, ratio, samples)?);
+        ratios.insert(ratio.name.clone(), ratio_result(plan, ratio, trials)?);
     }
     let entries = entries(plan, &ratios);
     Ok(RunResult {
@@ -54,10 +54,10 @@ pub(super) fn result(plan: &Plan, samples: &[Taken], started: (Instant, OffsetDa
     })
 }
 
-/// The CPU use of all hosts in all samples.
-pub(super) fn cpu_series(samples: &[Taken]) -> Vec<CpuSeries> {
-    let of_sample = |taken: &Taken| {
-        let series = taken.sample.hosts.iter().map(|(host, used)| CpuSeries {
+/// The CPU use of all hosts in all trials.
+pub(super) fn cpu_series(trials: &[Taken]) -> Vec<CpuSeries> {
+    let of_trial = |taken: &Taken| {
+        let series = taken.trial.hosts.iter().map(|(host, used)| CpuSeries {
             variant: taken.variant.clone(),
             round: taken.round,
             host: host.clone(),
@@ -66,17 +66,17 @@ pub(super) fn cpu_series(samples: &[Taken]) -> Vec<CpuSeries> {
         });
         series.collect::<Vec<_>>()
     };
-    samples.iter().flat_map(of_sample).collect()
+    trials.iter().flat_map(of_trial).collect()
 }
 
 /// The shares of endings in the spans that processes have printed, for plots.
-pub(super) fn ternary(plan: &Plan, samples: &[Taken]) -> Vec<TernaryPoints> {
+pub(super) fn ternary(plan: &Plan, trials: &[Taken]) -> Vec<TernaryPoints> {
     let processes = plan.experiment().plots.iter().filter_map(|plot| match plot {
         Plot::Ternary { process, .. } => Some(process),
         _ => None,
     });
     let of_process = |process: &String| {
-        let lines = samples.iter().filter_map(|taken| Some((&taken.variant, taken.sample.lines.get(process)?)));
+        let lines = trials.iter().filter_map(|taken| Some((&taken.variant, taken.trial.lines.get(process)?)));
         let points = lines.map(|(variant, lines)| TernaryPoints {
             variant: variant.clone(),
             points: lines.iter().filter_map(shares).collect(),
@@ -92,12 +92,12 @@ fn shares(span: &serde_json::Value) -> Option<[f64; 3]> {
     Some([share("s_normal")?, share("client_abort")?, share("timeout")?])
 }
 
-fn figure_result(plan: &Plan, figure: &Figure, samples: &[Taken]) -> Result<FigureResult, Error> {
+fn figure_result(plan: &Plan, figure: &Figure, trials: &[Taken]) -> Result<FigureResult, Error> {
     let has = |variant: &&PlannedVariant| figure.variants.is_empty() || figure.variants.contains(&variant.key);
     let mut rows = Vec::new();
     for variant in plan.variants.iter().filter(has) {
-        let of_variant = samples.iter().filter(|taken| taken.variant == variant.key);
-        let values = of_variant.map(|taken| value(&figure.measure, &taken.sample, &figure.name, &variant.key));
+        let of_variant = trials.iter().filter(|taken| taken.variant == variant.key);
+        let values = of_variant.map(|taken| value(&figure.measure, &taken.trial, &figure.name, &variant.key));
         let values = values.collect::<Result<Vec<_>, _>>()?;
         rows.push(FigureRow {
             variant: variant.key.clone(),
@@ -111,11 +111,11 @@ fn figure_result(plan: &Plan, figure: &Figure, samples: &[Taken]) -> Result<Figu
     Ok(FigureResult { name: figure.name.clone(), unit: figure.unit.clone(), source: figure.source.clone(), rows })
 }
 
-fn ratio_result(plan: &Plan, ratio: &Ratio, samples: &[Taken]) -> Result<RatioResult, Error> {
-    let values = quotients(plan, &ratio.ours, &ratio.name, samples)?;
+fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioResult, Error> {
+    let values = quotients(plan, &ratio.ours, &ratio.name, trials)?;
     let mut peers = BTreeMap::new();
     for (peer, quotient) in &ratio.peers {
-        peers.insert(peer.clone(), median(&quotients(plan, quotient, &ratio.name, samples)?));
+        peers.insert(peer.clone(), median(&quotients(plan, quotient, &ratio.name, trials)?));
     }
     let ours = median(&values);
     let verdict = ours.map_or(Verdict::Impossible, |ours| verdict::of_ratio(ratio, ours));
@@ -134,24 +134,24 @@ fn ratio_result(plan: &Plan, ratio: &Ratio, samples: &[Taken]) -> Result<RatioRe
 }
 
 /// The quotient in each round. None in a quick run without one of the variants.
-fn quotients(plan: &Plan, quotient: &Quotient, name: &str, samples: &[Taken]) -> Result<Vec<f64>, Error> {
+fn quotients(plan: &Plan, quotient: &Quotient, name: &str, trials: &[Taken]) -> Result<Vec<f64>, Error> {
     let rounds = 1..=plan.rounds;
     let values = rounds.map(|round| {
-        let Some(of) = side(plan, &quotient.of, name, samples, round)? else { return Ok(None) };
+        let Some(of) = side(plan, &quotient.of, name, trials, round)? else { return Ok(None) };
         let Some(over) = &quotient.over else { return Ok(Some(of)) };
-        Ok(side(plan, over, name, samples, round)?.map(|over| of / over))
+        Ok(side(plan, over, name, trials, round)?.map(|over| of / over))
     });
     Ok(values.collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
 }
 
-fn side(plan: &Plan, side: &str, name: &str, samples: &[Taken], round: u32) -> Result<Option<f64>, Error> {
+fn side(plan: &Plan, side: &str, name: &str, trials: &[Taken], round: u32) -> Result<Option<f64>, Error> {
     let Some((variant, measure)) = plan.side(side) else { return Ok(None) };
-    let taken = samples.iter().find(|taken| taken.variant == variant.key && taken.round == round);
-    taken.map(|taken| value(measure, &taken.sample, name, &variant.key)).transpose()
+    let taken = trials.iter().find(|taken| taken.variant == variant.key && taken.round == round);
+    taken.map(|taken| value(measure, &taken.trial, name, &variant.key)).transpose()
 }
 
-fn value(measure: &str, sample: &Sample, name: &str, variant: &str) -> Result<f64, Error> {
-    measure::value(measure, sample).map_err(|error| Error::Measure { place: format!("\"{name}\" of {variant}"), error })
+fn value(measure: &str, trial: &Trial, name: &str, variant: &str) -> Result<f64, Error> {
+    measure::value(measure, trial).map_err(|error| Error::Measure { place: format!("\"{name}\" of {variant}"), error })
 }
 
 fn entries(plan: &Plan, ratios: &BTreeMap<String, RatioResult>) -> Vec<Entry> {

@@ -237,7 +237,7 @@ impl Supervisor {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until the step of the sample runs.
+    /// Waits until the step of the trial runs.
     fn wait_for_step(&mut self) -> Result<(), Failure> {
         let started = self.place.join("started");
         let mut status = None;

@@ -82,13 +82,17 @@ Examples:
   watari lab run cssl-a
   watari lab run cssl-a --quick --json /tmp/cssl-a
   watari lab run mine/cssl-a.toml --rounds 1
+  watari lab run --all --quick
 
 The folder of a run gets result.json, tables as CSV, plots as SVG and PNG, and the report page. Exit status: 0 whatever the
 verdicts are, 1 a run failed, 2 wrong usage.")]
 struct Run {
     /// The experiments: names, or files
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "all", value_name = "NAME")]
     names: Vec<String>,
+    /// Run all experiments of `watari lab list`, one after the other, also if one fails
+    #[arg(long, conflicts_with_all = ["names", "json", "keep"])]
+    all: bool,
     /// Run fewer rounds with smaller loads; a run takes less than 2 minutes
     #[arg(long)]
     quick: bool,
@@ -214,19 +218,32 @@ fn scale(nodes: usize) -> Result<(), Failure> {
 
 impl Run {
     fn execute(self) -> Result<(), Failure> {
-        if self.json.is_some() && self.names.len() > 1 {
-            return Err(Failure::Usage("--json is for one experiment: without it, each has its folder".to_owned()));
+        if self.names.len() > 1 && (self.json.is_some() || self.keep.is_some()) {
+            return Err(Failure::Usage("--json and --keep are for one experiment".to_owned()));
         }
+        if !self.all {
+            return self.names.iter().try_for_each(|name| self.run(name));
+        }
+        let mut failed = None;
+        for experiment in catalogue::all()? {
+            if let Err(failure) = self.run(&experiment.name) {
+                if matches!(failure, Failure::Lab(supervisor::Error::Interrupted)) {
+                    return Err(failure);
+                }
+                failure.report();
+                failed = Some(failure);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn run(&self, name: &str) -> Result<(), Failure> {
+        let found = catalogue::find(name)?;
+        let folder = self.json.clone().unwrap_or_else(|| PathBuf::from("lab-runs").join(&found.experiment.name));
         let set = self.set.iter().cloned().collect();
         let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed, set };
-        for name in &self.names {
-            let found = catalogue::find(name)?;
-            let folder = self.json.clone().unwrap_or_else(|| PathBuf::from("lab-runs").join(&found.experiment.name));
-            let order = Order { name: name.clone(), options: options.clone(), folder, keep: self.keep.clone() };
-            let result = supervisor::run(&order, &["lab", "inside"])?;
-            show(&result)?;
-        }
-        Ok(())
+        let order = Order { name: name.to_owned(), options, folder, keep: self.keep.clone() };
+        show(&supervisor::run(&order, &["lab", "inside"])?)
     }
 }
 

@@ -15,6 +15,7 @@ mod demo;
 mod drain;
 mod example;
 mod help;
+mod lab;
 mod nginx;
 mod pipes;
 mod pki;

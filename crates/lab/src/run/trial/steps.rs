@@ -1,4 +1,4 @@
-//! The steps of a sample: each starts at its time, and after the step that it names.
+//! The steps of a trial: each starts at its time, and after the step that it names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{SampleError, file_error};
+use super::{TrialError, file_error};
 use crate::measure::StepOutcome;
 use crate::plan::PlannedStep;
 
@@ -39,8 +39,8 @@ impl<'a> Steps<'a> {
     pub(super) fn run(
         mut self,
         started: Instant,
-        mut check: impl FnMut() -> Result<(), SampleError>,
-    ) -> Result<BTreeMap<String, StepOutcome>, SampleError> {
+        mut check: impl FnMut() -> Result<(), TrialError>,
+    ) -> Result<BTreeMap<String, StepOutcome>, TrialError> {
         while !self.waiting.is_empty() || !self.running.is_empty() {
             self.start_due(started)?;
             self.collect(started)?;
@@ -50,7 +50,7 @@ impl<'a> Steps<'a> {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    fn start_due(&mut self, started: Instant) -> Result<(), SampleError> {
+    fn start_due(&mut self, started: Instant) -> Result<(), TrialError> {
         let is_due = |planned: &PlannedStep, ended: &BTreeMap<String, StepOutcome>| {
             let step = &planned.step;
             started.elapsed() >= step.at && step.after.as_ref().is_none_or(|after| ended.contains_key(after))
@@ -69,7 +69,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    fn collect(&mut self, started: Instant) -> Result<(), SampleError> {
+    fn collect(&mut self, started: Instant) -> Result<(), TrialError> {
         let mut index = 0;
         while index < self.running.len() {
             let status = self.running[index].child.try_wait();
@@ -97,23 +97,23 @@ impl Drop for Steps<'_> {
 }
 
 impl RunningStep<'_> {
-    fn outcome(&self, status: ExitStatus, ended_s: f64) -> Result<StepOutcome, SampleError> {
+    fn outcome(&self, status: ExitStatus, ended_s: f64) -> Result<StepOutcome, TrialError> {
         let name = || self.step.name.clone();
         if !status.success() && !self.step.step.may_fail {
             let stderr = fs::read_to_string(self.output.with_extension("err")).unwrap_or_default();
             let stderr = format!("{status}: {}", stderr.trim());
-            return Err(SampleError::Step { name: name(), stderr });
+            return Err(TrialError::Step { name: name(), stderr });
         }
         let mut json = serde_json::Value::Null;
         if self.step.step.load || self.step.step.json {
             let path = self.output.with_extension("out");
             let output = fs::read(&path).map_err(|error| file_error("read", &path, error))?;
-            json = serde_json::from_slice(&output).map_err(|error| SampleError::Json { name: name(), error })?;
+            json = serde_json::from_slice(&output).map_err(|error| TrialError::Json { name: name(), error })?;
         }
         Ok(StepOutcome { started_s: self.started_s, ended_s, is_load: self.step.step.load, json })
     }
 }
 
-fn create(path: &Path) -> Result<Stdio, SampleError> {
+fn create(path: &Path) -> Result<Stdio, TrialError> {
     File::create(path).map(Stdio::from).map_err(|error: io::Error| file_error("create", path, error))
 }

@@ -1,4 +1,4 @@
-//! A sample: one variant once. Its hosts are new, its processes start, its steps run, and all of it ends.
+//! A trial: one variant once. Its hosts are new, its processes start, its steps run, and all of it ends.
 
 mod steps;
 
@@ -14,7 +14,7 @@ use crate::catalogue;
 use crate::control_group::Groups;
 use crate::experiment::{Process, Router};
 use crate::hosts::{self, Sampler, Testbed};
-use crate::measure::{HostUse, Sample, StepOutcome};
+use crate::measure::{HostUse, StepOutcome, Trial};
 use crate::plan::{Plan, PlannedVariant};
 use crate::result::Delay;
 use crate::router::PROBES;
@@ -28,7 +28,7 @@ const DELAY_ERROR_MAX_MS: f64 = 0.3;
 const ECHO_PORT: u16 = 7;
 
 #[derive(Debug, thiserror::Error)]
-pub enum SampleError {
+pub enum TrialError {
     #[error("cannot {doing}: {error}")]
     File { doing: String, error: io::Error },
     #[error("{place}: {error}")]
@@ -54,8 +54,8 @@ pub enum SampleError {
     Delay { router: String, set_ms: f64, measured_ms: f64 },
 }
 
-/// The hosts of a sample, with its processes running.
-pub(super) struct Bench<'a> {
+/// The hosts of a trial, with its processes running.
+pub(super) struct RunningTrial<'a> {
     plan: &'a Plan,
     places: &'a Places,
     variant: &'a PlannedVariant,
@@ -73,7 +73,7 @@ struct Running<'a> {
     program: hosts::Process,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> RunningTrial<'a> {
     /// Makes the hosts, and starts the processes one after the other.
     pub(super) fn set_up(
         plan: &'a Plan,
@@ -81,22 +81,22 @@ impl<'a> Bench<'a> {
         groups: &Groups,
         variant: &'a PlannedVariant,
         round: u32,
-    ) -> Result<Self, SampleError> {
-        let folder = places.work.join("samples").join(format!("{}-{round}", variant.key.replace('/', "-")));
+    ) -> Result<Self, TrialError> {
+        let folder = places.work.join("trials").join(format!("{}-{round}", variant.key.replace('/', "-")));
         create_dir(&folder)?;
         let experiment = plan.experiment();
         let delaying = |router: &Router| router_command(router, plan.options.seed);
         let testbed = Testbed::new(&experiment.networks, &experiment.hosts, &experiment.routers, groups, &delaying)?;
         let values = variant.values.clone();
         let running = Vec::new();
-        let mut bench = Self { plan, places, variant, testbed, running, values, folder, commands: Vec::new() };
+        let mut trial = Self { plan, places, variant, testbed, running, values, folder, commands: Vec::new() };
         for process in &variant.processes {
-            bench.start(process)?;
+            trial.start(process)?;
         }
-        Ok(bench)
+        Ok(trial)
     }
 
-    fn start(&mut self, process: &'a Process) -> Result<(), SampleError> {
+    fn start(&mut self, process: &'a Process) -> Result<(), TrialError> {
         let place = format!("the process {}", process.name);
         let directory = self.folder.join(&process.name);
         create_dir(&directory)?;
@@ -120,12 +120,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures the delay of each router between hosts of its two networks.
-    pub(super) fn verify_delays(&mut self) -> Result<Vec<Delay>, SampleError> {
+    pub(super) fn verify_delays(&mut self) -> Result<Vec<Delay>, TrialError> {
         self.plan.experiment().routers.iter().map(|router| self.verify_delay(router)).collect()
     }
 
-    fn verify_delay(&self, router: &Router) -> Result<Delay, SampleError> {
-        let unjoined = || SampleError::Unjoined { router: router.name.clone() };
+    fn verify_delay(&self, router: &Router) -> Result<Delay, TrialError> {
+        let unjoined = || TrialError::Unjoined { router: router.name.clone() };
         let host_of = |network: &String| {
             let hosts = &self.plan.experiment().hosts;
             hosts.iter().find(|host| host.networks.contains(network)).ok_or_else(unjoined)
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
         let (near, far) = (host_of(&router.between[0])?, host_of(&router.between[1])?);
         let address = self.testbed.host(&far.name)?.address(&router.between[1]).ok_or_else(unjoined)?;
         let address = std::net::SocketAddr::new(address, ECHO_PORT).to_string();
-        let lab = |host: &str, words: &[&str]| -> Result<Command, SampleError> {
+        let lab = |host: &str, words: &[&str]| -> Result<Command, TrialError> {
             let mut command = self.testbed.host(host)?.command("watari");
             command.args(words);
             Ok(command)
@@ -144,26 +144,26 @@ impl<'a> Bench<'a> {
         let probe = ["lab", "probe", &address, "--probes", &probes];
         let output = lab(&near.name, &probe)?.output();
         let output =
-            output.map_err(|error| SampleError::File { doing: "run the probe of a router".to_owned(), error })?;
+            output.map_err(|error| TrialError::File { doing: "run the probe of a router".to_owned(), error })?;
         echo.stop();
         let step = || format!("probe of {}", router.name);
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(SampleError::Step { name: step(), stderr });
+            return Err(TrialError::Step { name: step(), stderr });
         }
         let measured_ms: f64 =
-            serde_json::from_slice(&output.stdout).map_err(|error| SampleError::Json { name: step(), error })?;
+            serde_json::from_slice(&output.stdout).map_err(|error| TrialError::Json { name: step(), error })?;
         let set_ms = router.round_trip.as_secs_f64() * 1e3;
         // Jitter moves the median.
         let error_max_ms = DELAY_ERROR_MAX_MS + 2.0 * router.jitter.as_secs_f64() * 1e3;
         if (measured_ms - set_ms).abs() > error_max_ms {
-            return Err(SampleError::Delay { router: router.name.clone(), set_ms, measured_ms });
+            return Err(TrialError::Delay { router: router.name.clone(), set_ms, measured_ms });
         }
         Ok(Delay { router: router.name.clone(), set_ms, measured_ms })
     }
 
     /// Runs the steps, then ends all processes.
-    pub(super) fn take(&mut self) -> Result<Sample, SampleError> {
+    pub(super) fn take(&mut self) -> Result<Trial, TrialError> {
         let hosts = &self.plan.experiment().hosts;
         let used = |testbed: &Testbed| -> Result<BTreeMap<String, Duration>, hosts::Error> {
             hosts.iter().map(|host| Ok((host.name.clone(), testbed.host(&host.name)?.used()?))).collect()
@@ -183,10 +183,10 @@ impl<'a> Bench<'a> {
         });
         let hosts = hosts.collect();
         let lines = self.end()?;
-        Ok(Sample { steps, lines, hosts })
+        Ok(Trial { steps, lines, hosts })
     }
 
-    fn run_steps(&mut self, started: Instant) -> Result<BTreeMap<String, StepOutcome>, SampleError> {
+    fn run_steps(&mut self, started: Instant) -> Result<BTreeMap<String, StepOutcome>, TrialError> {
         let mut steps = steps::Steps::default();
         for step in &self.variant.steps {
             let place = format!("the step {}", step.name);
@@ -196,18 +196,18 @@ impl<'a> Bench<'a> {
         steps.run(started, || self.check_processes())
     }
 
-    fn check_processes(&mut self) -> Result<(), SampleError> {
+    fn check_processes(&mut self) -> Result<(), TrialError> {
         for running in self.running.iter_mut().filter(|running| !running.process.may_end) {
             if running.program.has_ended().is_some() {
                 let stderr = running.program.errors();
-                return Err(SampleError::Ended { name: running.process.name.clone(), stderr });
+                return Err(TrialError::Ended { name: running.process.name.clone(), stderr });
             }
         }
         Ok(())
     }
 
     /// Ends the processes, the last one first. Returns the JSON lines that they have printed.
-    fn end(&mut self) -> Result<BTreeMap<String, Vec<serde_json::Value>>, SampleError> {
+    fn end(&mut self) -> Result<BTreeMap<String, Vec<serde_json::Value>>, TrialError> {
         let mut lines = BTreeMap::new();
         while let Some(mut running) = self.running.pop() {
             running.program.stop();
@@ -226,17 +226,17 @@ impl<'a> Bench<'a> {
     }
 
     /// A command on a host, which the result names.
-    fn command(&mut self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, SampleError> {
+    fn command(&mut self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, TrialError> {
         let words = variables::words(run, values).map_err(in_place(place))?;
         self.commands.push(format!("{host}: {}", words.join(" ")));
         self.quiet_command(host, run, values, place)
     }
 
-    fn quiet_command(&self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, SampleError> {
+    fn quiet_command(&self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, TrialError> {
         let words = variables::words(run, values).map_err(in_place(place))?;
         let (first, rest) = words.split_first().ok_or_else(|| {
             let error = io::Error::other("it has no words");
-            SampleError::File { doing: format!("run the command of {place}"), error }
+            TrialError::File { doing: format!("run the command of {place}"), error }
         })?;
         let mut command = self.testbed.host(host)?.command(first);
         command.args(rest).current_dir(&self.places.work);
@@ -256,14 +256,14 @@ fn router_command(router: &Router, seed: u64) -> Vec<String> {
     words
 }
 
-fn create_dir(path: &std::path::Path) -> Result<(), SampleError> {
+fn create_dir(path: &std::path::Path) -> Result<(), TrialError> {
     fs::create_dir_all(path).map_err(|error| file_error("create", path, error))
 }
 
-fn file_error(verb: &str, path: &std::path::Path, error: io::Error) -> SampleError {
-    SampleError::File { doing: format!("{verb} {}", path.display()), error }
+fn file_error(verb: &str, path: &std::path::Path, error: io::Error) -> TrialError {
+    TrialError::File { doing: format!("{verb} {}", path.display()), error }
 }
 
-fn in_place(place: &str) -> impl Fn(variables::Error) -> SampleError + '_ {
-    move |error| SampleError::Variable { place: place.to_owned(), error }
+fn in_place(place: &str) -> impl Fn(variables::Error) -> TrialError + '_ {
+    move |error| TrialError::Variable { place: place.to_owned(), error }
 }

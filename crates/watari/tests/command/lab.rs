@@ -1,0 +1,104 @@
+//! `watari lab`
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Ended, watari};
+
+/// Runs an experiment in small, and returns its result. None without root, because quotas need it.
+fn run(dir: &Path, name: &str, settings: &[&str]) -> Option<Value> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: `watari lab run {name}` needs root for CPU quotas");
+        return None;
+    }
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let arguments: Vec<_> = ["lab", "run", name, "--quick", "--json", name].into_iter().chain(settings).collect();
+    let Ended { status, out, error } = watari(dir, &arguments);
+    assert_eq!(status, Some(0), "{error}");
+    let result = fs::read(dir.join(name).join("result.json")).unwrap();
+    let result: Value = serde_json::from_slice(&result).unwrap();
+    let verdict = result["verdict"].as_str().unwrap();
+    assert!(["reproduced", "exceeded", "differs", "impossible"].contains(&verdict), "{verdict}");
+    assert!(out.ends_with(&format!("{name}: {verdict}\n")), "{out}");
+    Some(result)
+}
+
+/// The value of a figure of a variant.
+fn figure(result: &Value, name: &str, variant: &str) -> f64 {
+    let figures = result["figures"].as_array().unwrap();
+    let figure = figures.iter().find(|figure| figure["name"] == name).unwrap();
+    let row = figure["rows"].as_array().unwrap().iter().find(|row| row["variant"] == variant);
+    row.unwrap()["median"].as_f64().unwrap()
+}
+
+#[test]
+fn scenario_a_runs_in_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(result) = run(dir.path(), "cssl-a", &["requests=12", "connections=4"]) else { return };
+    for variant in ["sf-off", "sf-on", "round-robin", "lb-ip", "lb-rr", "one"] {
+        assert_eq!(figure(&result, "failed requests", variant), 0.0, "{variant}");
+        assert!(figure(&result, "requests", variant) > 0.0, "{variant}");
+        assert!(figure(&result, "CPU of server A", variant) > 0.0, "{variant}");
+    }
+    let on_off = &result["ratios"]["requests/s, migration on / off"];
+    assert_eq!(on_off["paper"], 1.21);
+    assert!(on_off["ours"].as_f64().unwrap() > 0.0 && on_off["peers"].is_object(), "{on_off}");
+    let delay = &result["delays"][0];
+    assert_eq!(delay["set_ms"], 30.0);
+    assert!((29.0..35.0).contains(&delay["measured_ms"].as_f64().unwrap()), "{delay}");
+    let files = ["figures.csv", "ratios.csv", "cpu.csv", "01-requests-per-second.svg", "01-requests-per-second.png"];
+    for file in files {
+        assert!(dir.path().join("cssl-a").join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+}
+
+#[test]
+fn scenario_b_runs_in_small_and_sharing_saves_full_handshakes() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(result) = run(dir.path(), "cssl-b", &["users=8", "connections=4"]) else { return };
+    // Two clients with eight users each, which come three times.
+    assert_eq!(figure(&result, "full handshakes", "sl-on"), 16.0);
+    assert_eq!(figure(&result, "full handshakes", "tickets"), 16.0);
+    let off = figure(&result, "full handshakes", "sl-off");
+    assert!((17.0..=48.0).contains(&off), "{off}");
+    let markdown = dir.path().join("reproduction.md");
+    let report = ["lab", "report", "--runs", ".", "--out", "report.html", "--markdown", markdown.to_str().unwrap()];
+    assert_eq!(watari(dir.path(), &report).done(), "wrote report.html\n");
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("CSSL, Scenario B") && page.contains("<svg"), "{}", page.len());
+    assert!(fs::read_to_string(markdown).unwrap().contains("requests/s, migration on / off"));
+}
+
+#[test]
+fn the_list_has_the_experiments_of_all_papers() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed: Value = serde_json::from_str(&watari(dir.path(), &["lab", "list", "--json"]).done()).unwrap();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"cssl-a") && names.contains(&"scale"), "{names:?}");
+    let table = watari(dir.path(), &["lab", "list"]).done();
+    assert_eq!(table.lines().count(), names.len() + 1, "{table}");
+}
+
+#[test]
+fn exported_experiments_are_files_to_change_and_run() {
+    let dir = tempfile::tempdir().unwrap();
+    watari(dir.path(), &["lab", "export", "mine"]).done();
+    assert!(dir.path().join("mine/watari/agent.toml").exists());
+    let error = watari(dir.path(), &["lab", "export", "mine"]).refused(1);
+    assert!(error.contains("cannot write mine"), "{error}");
+}
+
+#[test]
+fn wrong_names_files_and_settings_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = watari(dir.path(), &["lab", "run", "cssl-z"]).refused(2);
+    assert!(error.contains("no experiment is named cssl-z"), "{error}");
+    let error = watari(dir.path(), &["lab", "run", "absent.toml"]).refused(2);
+    assert!(error.contains("cannot read absent.toml"), "{error}");
+    let error = watari(dir.path(), &["lab", "run", "cssl-a", "--set", "colour=red"]).refused(2);
+    assert!(error.contains("--set names the variable colour"), "{error}");
+    let error = watari(dir.path(), &["lab", "run", "cssl-a", "cssl-b", "--json", "one"]).refused(2);
+    assert!(error.contains("--json and --keep are for one experiment"), "{error}");
+}
