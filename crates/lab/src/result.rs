@@ -123,6 +123,20 @@ pub struct Delay {
     pub router: String,
     pub set_ms: f64,
     pub measured_ms: f64,
+    /// False in a quick run on a machine that was too busy for the delay.
+    pub is_exact: bool,
+}
+
+impl Delay {
+    /// How the run deviates from its file, if it does.
+    pub fn deviation(&self) -> Option<String> {
+        let Self { router, set_ms, measured_ms, is_exact } = self;
+        let deviation = format!(
+            "The round trip through the router {router} was {measured_ms:.1} ms, not {set_ms:.1} ms: other programs kept the \
+             processors busy."
+        );
+        (!is_exact).then_some(deviation)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

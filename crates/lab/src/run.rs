@@ -92,6 +92,7 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<RunResult, E
     let mut result = findings::result(plan, &trials, started)?;
     result.commands = commands;
     result.deviations.extend(groups.deviation());
+    result.deviations.extend(delays.iter().filter_map(Delay::deviation));
     result.delays = delays;
     result.versions = versions::all();
     let (cpu, ternary) = (findings::cpu_series(&trials), findings::ternary(plan, &trials));

@@ -203,7 +203,7 @@ fn run(name: &str, paper: &str, title: &str) -> RunResult {
             text: "an overhead of 0.2 % for replicated connections".to_owned(),
         }],
         deviations: vec!["TLS 1.2 and 1.3 instead of TLS 1.0, which today's libraries leave out.".to_owned()],
-        delays: vec![Delay { router: "wan".to_owned(), set_ms: 30.0, measured_ms: 30.071 }],
+        delays: vec![Delay { router: "wan".to_owned(), set_ms: 30.0, measured_ms: 30.071, is_exact: true }],
         plots: Vec::new(),
         versions: [("nginx", "1.26.3"), ("kernel", "6.12.0 x86_64")]
             .map(|(name, version)| (name.to_owned(), version.to_owned()))

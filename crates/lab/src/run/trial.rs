@@ -1,5 +1,6 @@
 //! A trial: one variant once. Its hosts are new, its processes start, its steps run, and all of it ends.
 
+mod delays;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -16,17 +17,10 @@ use crate::experiment::{Process, Router};
 use crate::hosts::{self, Sampler, Testbed};
 use crate::measure::{HostUse, StepOutcome, Trial};
 use crate::plan::{Plan, PlannedVariant};
-use crate::result::Delay;
-use crate::router::PROBES;
 use crate::variables::{self, Values};
 
 /// How long a process may take until it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How far the round trip through a router may be from its setting.
-const DELAY_ERROR_MAX_MS: f64 = 0.3;
-/// The port of the echo service that the check of a router uses.
-const ECHO_PORT: u16 = 7;
-
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     #[error("cannot {doing}: {error}")]
@@ -117,49 +111,6 @@ impl<'a> RunningTrial<'a> {
         self.values.insert(format!("pid.{}", process.name), program.id().to_string());
         self.running.push(Running { process, program });
         Ok(())
-    }
-
-    /// Measures the delay of each router between hosts of its two networks.
-    pub(super) fn verify_delays(&mut self) -> Result<Vec<Delay>, TrialError> {
-        self.plan.experiment().routers.iter().map(|router| self.verify_delay(router)).collect()
-    }
-
-    fn verify_delay(&self, router: &Router) -> Result<Delay, TrialError> {
-        let unjoined = || TrialError::Unjoined { router: router.name.clone() };
-        let host_of = |network: &String| {
-            let hosts = &self.plan.experiment().hosts;
-            hosts.iter().find(|host| host.networks.contains(network)).ok_or_else(unjoined)
-        };
-        let (near, far) = (host_of(&router.between[0])?, host_of(&router.between[1])?);
-        let address = self.testbed.host(&far.name)?.address(&router.between[1]).ok_or_else(unjoined)?;
-        let address = std::net::SocketAddr::new(address, ECHO_PORT).to_string();
-        let lab = |host: &str, words: &[&str]| -> Result<Command, TrialError> {
-            let mut command = self.testbed.host(host)?.command("watari");
-            command.args(words);
-            Ok(command)
-        };
-        let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("echo.{suffix}")));
-        let mut echo = hosts::Process::spawn(lab(&far.name, &["lab", "echo", &address])?, &output, &errors)?;
-        let probes = PROBES.to_string();
-        let probe = ["lab", "probe", &address, "--probes", &probes];
-        let output = lab(&near.name, &probe)?.output();
-        let output =
-            output.map_err(|error| TrialError::File { doing: "run the probe of a router".to_owned(), error })?;
-        echo.stop();
-        let step = || format!("probe of {}", router.name);
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(TrialError::Step { name: step(), stderr });
-        }
-        let measured_ms: f64 =
-            serde_json::from_slice(&output.stdout).map_err(|error| TrialError::Json { name: step(), error })?;
-        let set_ms = router.round_trip.as_secs_f64() * 1e3;
-        // Jitter moves the median.
-        let error_max_ms = DELAY_ERROR_MAX_MS + 2.0 * router.jitter.as_secs_f64() * 1e3;
-        if (measured_ms - set_ms).abs() > error_max_ms {
-            return Err(TrialError::Delay { router: router.name.clone(), set_ms, measured_ms });
-        }
-        Ok(Delay { router: router.name.clone(), set_ms, measured_ms })
     }
 
     /// Runs the steps, then ends all processes.

@@ -47,7 +47,9 @@ fn scenario_a_runs_in_small() {
     assert!(on_off["ours"].as_f64().unwrap() > 0.0 && on_off["peers"].is_object(), "{on_off}");
     let delay = &result["delays"][0];
     assert_eq!(delay["set_ms"], 30.0);
-    assert!((29.0..35.0).contains(&delay["measured_ms"].as_f64().unwrap()), "{delay}");
+    // A busy machine delays packets more, and the result says so.
+    assert!(delay["measured_ms"].as_f64().unwrap() > 29.7, "{delay}");
+    assert!(delay["is_exact"].is_boolean(), "{delay}");
     let files = ["figures.csv", "ratios.csv", "cpu.csv", "01-requests-per-second.svg", "01-requests-per-second.png"];
     for file in files {
         assert!(dir.path().join("cssl-a").join(file).metadata().unwrap().len() > 0, "{file}");

@@ -1,0 +1,76 @@
+//! Whether the routers of a run delay packets as their settings say.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use super::{RunningTrial, TrialError};
+use crate::experiment::Router;
+use crate::hosts;
+use crate::result::Delay;
+use crate::router::PROBES;
+
+/// How far the median of the round trips may be from its setting.
+const ERROR_MAX_MS: f64 = 0.3;
+/// How often it is measured, because other programs can keep the processors busy for a moment.
+const ATTEMPTS: u32 = 5;
+/// The port of the echo service.
+const ECHO_PORT: u16 = 7;
+
+impl RunningTrial<'_> {
+    /// Measures the round trip through each router that passes packets, between hosts of its two networks. In a full run,
+    /// one that is too far from its setting is an error.
+    pub(in crate::run) fn verify_delays(&self) -> Result<Vec<Delay>, TrialError> {
+        let routers = self.plan.experiment().routers.iter().filter(|router| router.loss < 1.0);
+        routers.map(|router| self.verify_delay(router)).collect()
+    }
+
+    fn verify_delay(&self, router: &Router) -> Result<Delay, TrialError> {
+        let set_ms = router.round_trip.as_secs_f64() * 1e3;
+        // Jitter moves the median.
+        let error_max_ms = ERROR_MAX_MS + 2.0 * router.jitter.as_secs_f64() * 1e3;
+        let mut best = f64::INFINITY;
+        for _ in 0..ATTEMPTS {
+            let measured_ms = self.measure_delay(router)?;
+            if (measured_ms - set_ms).abs() < (best - set_ms).abs() {
+                best = measured_ms;
+            }
+            if (best - set_ms).abs() <= error_max_ms {
+                return Ok(Delay { router: router.name.clone(), set_ms, measured_ms: best, is_exact: true });
+            }
+        }
+        if self.plan.options.is_quick {
+            return Ok(Delay { router: router.name.clone(), set_ms, measured_ms: best, is_exact: false });
+        }
+        Err(TrialError::Delay { router: router.name.clone(), set_ms, measured_ms: best })
+    }
+
+    /// The median of round trips, in milliseconds.
+    fn measure_delay(&self, router: &Router) -> Result<f64, TrialError> {
+        let unjoined = || TrialError::Unjoined { router: router.name.clone() };
+        let host_of = |network: &String| {
+            let hosts = &self.plan.experiment().hosts;
+            hosts.iter().find(|host| host.networks.contains(network)).ok_or_else(unjoined)
+        };
+        let (near, far) = (host_of(&router.between[0])?, host_of(&router.between[1])?);
+        let address = self.testbed.host(&far.name)?.address(&router.between[1]).ok_or_else(unjoined)?;
+        let address = SocketAddr::new(address, ECHO_PORT).to_string();
+        let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("echo.{suffix}")));
+        let _echo = hosts::Process::spawn(self.watari(&far.name, &["lab", "echo", &address])?, &output, &errors)?;
+        let probes = PROBES.to_string();
+        let output = self.watari(&near.name, &["lab", "probe", &address, "--probes", &probes])?.output();
+        let output =
+            output.map_err(|error| TrialError::File { doing: "run the probe of a router".to_owned(), error })?;
+        let step = || format!("probe of {}", router.name);
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(TrialError::Step { name: step(), stderr });
+        }
+        serde_json::from_slice(&output.stdout).map_err(|error| TrialError::Json { name: step(), error })
+    }
+
+    fn watari(&self, host: &str, words: &[&str]) -> Result<Command, TrialError> {
+        let mut command = self.testbed.host(host)?.command("watari");
+        command.args(words);
+        Ok(command)
+    }
+}
