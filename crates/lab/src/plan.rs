@@ -113,6 +113,12 @@ impl Plan {
         unique("variant", self.variants.iter().map(|variant| &variant.key))?;
         unique("figure", experiment.figures.iter().map(|figure| &figure.name))?;
         unique("ratio", experiment.ratios.iter().map(|ratio| &ratio.name))?;
+        for text in &experiment.prepare {
+            check_variables(text, &self.values, "prepare")?;
+        }
+        for name in experiment.templates.values() {
+            check_variables(&self.found.template(name)?, &self.values, name)?;
+        }
         for variant in &self.variants {
             self.check_variant(variant)?;
         }
@@ -133,18 +139,34 @@ impl Plan {
         let hosts = |name: &str| self.experiment().hosts.iter().any(|host| host.name == name);
         unique("process", variant.processes.iter().map(|process| &process.name))?;
         unique("step", variant.steps.iter().map(|step| &step.name))?;
+        let mut values = variant.values.clone();
         for process in &variant.processes {
             let place = format!("the process {}", process.name);
             known(hosts(&process.host), &place, "host", &process.host)?;
-            process.templates.values().try_for_each(|name| self.found.template(name).map(|_| ()))?;
+            self.check_process(process, values.clone(), &place)?;
+            values.insert(format!("pid.{}", process.name), String::new());
         }
         for step in &variant.steps {
             let place = format!("the step {}", step.name);
             known(hosts(&step.host), &place, "host", &step.host)?;
+            check_variables(&step.step.run, &values, &place)?;
             if let Some(after) = &step.step.after {
                 let is_known = variant.steps.iter().any(|step| step.name == *after);
                 known(is_known, &place, "step", after)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that its command and its templates have all variables.
+    fn check_process(&self, process: &Process, mut values: Values, place: &str) -> Result<(), Error> {
+        values.insert("dir".to_owned(), String::new());
+        variables::add(&mut values, &process.vars);
+        for text in process.ready.iter().chain([&process.run]) {
+            check_variables(text, &values, place)?;
+        }
+        for name in process.templates.values() {
+            check_variables(&self.found.template(name)?, &values, &format!("{name} of {place}"))?;
         }
         Ok(())
     }
@@ -209,6 +231,11 @@ fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>) -> Vec<BTreeMap<String, 
         };
         combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
     })
+}
+
+fn check_variables(text: &str, values: &Values, place: &str) -> Result<(), Error> {
+    let filled = variables::fill(text, values);
+    filled.map(|_| ()).map_err(|error| Error::Variable { place: place.to_owned(), error })
 }
 
 fn check_quotient(quotient: &Quotient, keys: &BTreeSet<&str>, ratio: &str) -> Result<(), Error> {

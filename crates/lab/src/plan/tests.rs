@@ -46,6 +46,20 @@ fn every_experiment_of_this_program_has_a_sound_plan() {
 }
 
 #[test]
+fn the_example_of_the_documentation_has_a_sound_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("mine");
+    catalogue::export(&mine).unwrap();
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md")).unwrap();
+    let (_, example) = document.split_once("```toml\n").unwrap();
+    let path = mine.join("mine.toml");
+    fs::write(&path, example.split_once("```").unwrap().0).unwrap();
+    let options = Options { is_quick: false, rounds: None, seed: 1, set: BTreeMap::new() };
+    let plan = Plan::new(catalogue::find(&path.display().to_string()).unwrap(), options, Path::new("/work")).unwrap();
+    assert_eq!((plan.variants.len(), plan.variants[0].key.as_str()), (2, "10"));
+}
+
+#[test]
 fn a_matrix_makes_a_variant_for_each_combination() {
     let matrix = "[[variant]]\nkey = '${size}-${n}'\ntitle = '${size} octets'\n[variant.matrix]\nsize = ['1k', '4k']\nn = [1, 2]\n";
     let plan = plan(matrix, false).unwrap();
@@ -90,6 +104,7 @@ fn names_that_are_not_there_are_errors() {
         "the plot p names the figure f, which the experiment does not have",
     );
     refused(VARIANT, "two variants are named v");
+    refused("[[step]]\nname = 's'\nhosts = ['a']\nrun = 'sleep ${t}'\n", "the step s: unknown variable ${t}");
     refused("[[variant]]\nkey = '${n}'\ntitle = ''\n", "the variant ${n}: unknown variable ${n}");
 }
 
