@@ -113,7 +113,7 @@ pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
     serde_json::from_slice(&result).map_err(|error| file(format!("read {}", path.display()))(error.into()))
 }
 
-/// The sandbox's part of [`run`].
+/// The sandbox's part of [`run()`].
 pub fn inside(order: &str) -> Result<(), Error> {
     let inside: Inside = serde_json::from_str(order).map_err(|_| Error::Order)?;
     std::thread::spawn(exit_with_supervisor);

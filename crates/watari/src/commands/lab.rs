@@ -105,7 +105,7 @@ struct Run {
     /// The seed of random files, losses and choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Set a variable of [params]; repeatable
+    /// Set a variable of the table `params`; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
     /// Keep the configurations and the output of all processes in this directory
