@@ -14,6 +14,8 @@ use crate::plan::PlannedStep;
 
 /// How often the end of steps is looked for.
 const POLL: Duration = Duration::from_millis(5);
+/// How long a step may take.
+const STEP_MAX: Duration = Duration::from_mins(20);
 
 #[derive(Default)]
 pub(super) struct Steps<'a> {
@@ -76,6 +78,7 @@ impl<'a> Steps<'a> {
             let status =
                 status.map_err(|error| file_error("wait for", Path::new(&self.running[index].step.step.run), error))?;
             let Some(status) = status else {
+                self.running[index].check_time(started)?;
                 index += 1;
                 continue;
             };
@@ -97,6 +100,13 @@ impl Drop for Steps<'_> {
 }
 
 impl RunningStep<'_> {
+    fn check_time(&self, started: Instant) -> Result<(), TrialError> {
+        if started.elapsed().as_secs_f64() - self.started_s <= STEP_MAX.as_secs_f64() {
+            return Ok(());
+        }
+        Err(TrialError::Step { name: self.step.name.clone(), stderr: format!("it runs longer than {STEP_MAX:?}") })
+    }
+
     fn outcome(&self, status: ExitStatus, ended_s: f64) -> Result<StepOutcome, TrialError> {
         let name = || self.step.name.clone();
         if !status.success() && !self.step.step.may_fail {
