@@ -43,6 +43,8 @@ pub(crate) enum Failure {
     Pki(#[from] PkiError),
     #[error(transparent)]
     Lab(#[from] supervisor::Error),
+    #[error("{0} of the experiments failed: their errors are above")]
+    LabRuns(u32),
     #[error(transparent)]
     LabFiles(#[from] catalogue::Error),
     #[error(transparent)]

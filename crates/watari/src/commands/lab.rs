@@ -224,17 +224,17 @@ impl Run {
         if !self.all {
             return self.names.iter().try_for_each(|name| self.run(name));
         }
-        let mut failed = None;
+        let mut failed = 0;
         for experiment in catalogue::all()? {
             if let Err(failure) = self.run(&experiment.name) {
                 if matches!(failure, Failure::Lab(supervisor::Error::Interrupted)) {
                     return Err(failure);
                 }
                 failure.report();
-                failed = Some(failure);
+                failed += 1;
             }
         }
-        failed.map_or(Ok(()), Err)
+        if failed == 0 { Ok(()) } else { Err(Failure::LabRuns(failed)) }
     }
 
     fn run(&self, name: &str) -> Result<(), Failure> {
