@@ -108,7 +108,7 @@ pub enum Scalar {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// At most 10 characters.
+    /// At most 12 characters.
     pub name: String,
     #[serde(default)]
     pub ipv4: Option<Ipv4Net>,
@@ -116,12 +116,12 @@ pub struct Network {
     pub ipv6: Option<Ipv6Net>,
 }
 
-/// A router between two networks, which delays, loses and shapes packets. It has the number 254 in both, and is the
-/// default route of their hosts.
+/// A router between two networks, which delays, loses and shapes packets. It has the number 254 in both. Hosts
+/// of each network reach the other network through it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Router {
-    /// At most 10 characters.
+    /// At most 12 characters.
     pub name: String,
     pub between: [String; 2],
     /// The delay that a packet and its answer have together. Each direction has half of it.
@@ -142,7 +142,7 @@ pub struct Router {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// At most 10 characters.
+    /// At most 12 characters.
     pub name: String,
     /// From 1 to 250.
     pub number: u8,

@@ -22,6 +22,7 @@ pub mod result;
 pub mod router;
 pub mod run;
 pub mod scale;
+mod statistics;
 pub mod supervisor;
 pub mod variables;
 pub mod verdict;

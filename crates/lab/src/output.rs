@@ -32,8 +32,8 @@ use crate::result::{CpuSeries, PlotFile, RunResult};
 pub struct TernaryPoints {
     /// The key of the variant.
     pub variant: String,
-    /// A point for each span, in percent: `S_NORMAL`, the clients' aborts, `TIMEOUT`. Spans without a connection have
-    /// no point.
+    /// A point for each span, in percent: `S_NORMAL`, the clients' aborts, `TIMEOUT`. It leaves out
+    /// spans without a connection.
     pub points: Vec<[f64; 3]>,
 }
 

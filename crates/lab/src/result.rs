@@ -46,14 +46,21 @@ pub enum Verdict {
     Impossible,
 }
 
-impl std::fmt::Display for Verdict {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(match self {
+impl Verdict {
+    /// As in `result.json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Reproduced => "reproduced",
             Self::Exceeded => "exceeded",
             Self::Differs => "differs",
             Self::Impossible => "impossible",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.as_str())
     }
 }
 
@@ -71,7 +78,7 @@ pub struct RatioResult {
     pub at_most: Option<f64>,
     pub source: String,
     pub verdict: Verdict,
-    /// Why it differs.
+    /// The reason that the file states. Empty, unless the verdict is `differs`.
     pub because: String,
 }
 

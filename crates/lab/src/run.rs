@@ -1,12 +1,11 @@
 //! A run: the trials of all variants in turn, inside the sandbox, and the result.
 
+mod files;
 mod findings;
 mod progress;
 mod trial;
 mod versions;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -14,16 +13,17 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
+use watari_values::size::Size;
 
-use crate::catalogue;
 use crate::control_group::Groups;
 use crate::experiment::File;
 use crate::hosts;
 use crate::measure;
 use crate::output;
 use crate::plan::Plan;
-use crate::result::{Delay, RunResult};
+use crate::result::Delay;
 use crate::variables;
+use files::{FileError, file_error, in_place, write, write_templates};
 use progress::Progress;
 pub use trial::TrialError;
 
@@ -38,32 +38,24 @@ pub struct Places {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot {doing}: {error}")]
-    File { doing: String, error: io::Error },
-    #[error("{place}: {error}")]
-    Variable { place: String, error: variables::Error },
     #[error(transparent)]
-    Catalogue(#[from] catalogue::Error),
+    File(#[from] FileError),
     #[error("the preparing command \"{command}\" failed: {stderr}")]
     Prepare { command: String, stderr: String },
-    #[error("the size {0} of a file is not one, such as 5120, 4KiB or 1GB")]
-    Size(String),
+    #[error("the size {size} of the file {path} is not one, such as 5120, 4KiB or 1GB")]
+    Size { path: String, size: String },
     #[error(transparent)]
     Hosts(#[from] hosts::Error),
     #[error("variant {variant}, round {round}: {error}")]
     Trial { variant: String, round: u32, error: TrialError },
     #[error("{place}: {error}")]
     Measure { place: String, error: measure::Error },
-    #[error(
-        "the round trip through the router {router} is {measured_ms:.2} ms, not {set_ms:.2} ms: the machine is too busy for this experiment"
-    )]
-    Delay { router: String, set_ms: f64, measured_ms: f64 },
     #[error(transparent)]
     Output(#[from] output::Error),
 }
 
 /// Runs all trials, and writes the result. Prints progress on standard error.
-pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<RunResult, Error> {
+pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
     let started = (Instant::now(), time::OffsetDateTime::now_utc());
     let mut progress = Progress::new(plan.variants.len() * plan.rounds as usize);
     let mut commands = Vec::new();
@@ -97,7 +89,7 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<RunResult, E
     result.versions = versions::all();
     let (cpu, ternary) = (findings::cpu_series(&trials), findings::ternary(plan, &trials));
     output::write_run(&places.folder, &mut result, &cpu, &plan.experiment().plots, &ternary)?;
-    Ok(result)
+    Ok(())
 }
 
 /// Makes the files of the run, and runs the commands that prepare it.
@@ -106,14 +98,9 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
     for (number, file) in (0..).zip(&experiment.files) {
         make_file(&places.work, file, plan.options.seed.wrapping_add(number))?;
     }
-    for (file, template) in &experiment.templates {
-        let text = variables::fill(&plan.found.template(template)?, &plan.values);
-        let text = text.map_err(|error| Error::Variable { place: template.clone(), error })?;
-        write(&places.work.join(file), text.as_bytes())?;
-    }
+    write_templates(&plan.found, &experiment.templates, &plan.values, &places.work)?;
     for command in &experiment.prepare {
-        let words = variables::words(command, &plan.values);
-        let words = words.map_err(|error| Error::Variable { place: command.clone(), error })?;
+        let words = variables::words(command, &plan.values).map_err(in_place(command))?;
         commands.push(words.join(" "));
         run_once(&words, places)?;
     }
@@ -121,10 +108,11 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
 }
 
 fn make_file(work: &Path, file: &File, seed: u64) -> Result<(), Error> {
-    let size = file.size.parse::<bytesize::ByteSize>().map_err(|_| Error::Size(file.size.clone()))?;
-    let mut contents = vec![0; usize::try_from(size.as_u64()).map_err(|_| Error::Size(file.size.clone()))?];
+    let wrong = |_| Error::Size { path: file.path.clone(), size: file.size.clone() };
+    let Size(size) = file.size.parse().map_err(wrong)?;
+    let mut contents = vec![0; size as usize];
     StdRng::seed_from_u64(seed).fill_bytes(&mut contents);
-    write(&work.join(&file.path), &contents)
+    Ok(write(&work.join(&file.path), &contents)?)
 }
 
 fn run_once(words: &[String], places: &Places) -> Result<(), Error> {
@@ -133,17 +121,9 @@ fn run_once(words: &[String], places: &Places) -> Result<(), Error> {
         .current_dir(&places.work)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Error::File { doing: format!("run {}", words[0]), error })?;
+        .map_err(|error| file_error("run", Path::new(&words[0]), error))?;
     if output.status.success() {
         return Ok(());
     }
     Err(Error::Prepare { command: words.join(" "), stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
-}
-
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    let failed = |error| Error::File { doing: format!("write {}", path.display()), error };
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    fs::write(path, contents).map_err(failed)
 }

@@ -39,7 +39,7 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 /// How long the kernel may take to end the processes of a sandbox.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// What to run.
+/// An experiment, and the folders of its run.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The name or the file of the experiment.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use csv::Writer;
 
-use crate::output::text;
 use crate::result::{CpuSeries, FigureResult, FigureRow, RatioResult, RunResult};
 
 /// `figures.csv`: a line for each figure, variant and round. A variant without a value has one line. Each variable of a
@@ -63,7 +62,7 @@ fn figure_lines(figure: &FigureResult, row: &FigureRow, variables: &BTreeSet<&St
 }
 
 fn ratio_line(name: &str, ratio: &RatioResult, peers: &BTreeSet<&String>, rounds: usize) -> Vec<String> {
-    let verdict = text::verdict(ratio.verdict).to_owned();
+    let verdict = ratio.verdict.to_string();
     let numbers = [ratio.paper, ratio.ours, ratio.spread, ratio.at_least, ratio.at_most].map(field);
     let start = [name.to_owned(), ratio.source.clone()].into_iter().chain(numbers);
     let peers = peers.iter().map(|peer| field(ratio.peers.get(*peer).copied().flatten()));

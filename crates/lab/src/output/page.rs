@@ -7,7 +7,6 @@ use askama::filters::HtmlSafe;
 
 use crate::output::folder::{ReadPicture, Run, Runs};
 use crate::output::tables::{self, Head, Table};
-use crate::output::text;
 use crate::result::PrintedFigure;
 
 pub(super) fn page(runs: &Runs) -> String {
@@ -73,7 +72,7 @@ impl<'a> Experiment<'a> {
             name: &result.name,
             title: &result.title,
             paper: tables::paper(result.paper.as_deref()),
-            verdict: text::verdict(result.verdict),
+            verdict: result.verdict.as_str(),
             circumstances: tables::circumstances(result),
             paragraphs: paragraphs(&result.text),
             tables: tables::of_run(result).into_iter().map(Shown::new).collect(),

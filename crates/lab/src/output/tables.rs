@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::output::folder::Runs;
 use crate::output::plots::sorted;
-use crate::output::text::{NONE, measured, or_none, percent, printed, verdict, with_range};
+use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
 use crate::result::{FigureResult, RatioResult, RunResult};
 
 pub(super) struct Table {
@@ -43,7 +43,7 @@ fn overview_row(run: &RunResult) -> Vec<String> {
         run.name.clone(),
         or_none(&run.title),
         paper(run.paper.as_deref()),
-        verdict(run.verdict).to_owned(),
+        run.verdict.to_string(),
         kind.to_owned(),
         run.rounds.to_string(),
         or_none(run.started.get(..10).unwrap_or(&run.started)),
@@ -87,7 +87,7 @@ fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
         percent(ratio.spread),
         peers(&ratio.peers),
         required(ratio.at_least, ratio.at_most),
-        verdict(ratio.verdict).to_owned(),
+        ratio.verdict.to_string(),
         or_none(&ratio.because),
     ]
 }
@@ -115,7 +115,7 @@ fn figure(figure: &FigureResult) -> Table {
 
 fn entries(run: &RunResult) -> Table {
     let row = |entry: &crate::result::Entry| {
-        let verdict = verdict(entry.verdict);
+        let verdict = entry.verdict.as_str();
         let why = if entry.why.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", entry.why) };
         vec![or_none(&entry.source), why]
     };

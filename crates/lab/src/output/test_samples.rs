@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::experiment::Plot;
 use crate::output::TernaryPoints;
-use crate::output::text::median;
 use crate::result::{CpuSeries, Delay, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
+use crate::statistics::median;
 
 /// A text that would be markup, an entity, a column, a link, or a command to a terminal.
 pub(super) const HOSTILE: &str =

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use watari_values::size::Size;
 
-use crate::result::Verdict;
+use crate::statistics::range;
 
 /// Stands for a value that is missing.
 pub(super) const NONE: &str = "-";
@@ -34,30 +34,6 @@ pub(super) fn with_range(median: Option<f64>, values: &[f64]) -> String {
 
 pub(super) fn percent(share: Option<f64>) -> String {
     finite(share).map_or(NONE.to_owned(), |share| format!("{:.1} %", 100.0 * share))
-}
-
-/// The least and the largest of finite values.
-pub(super) fn range(values: &[f64]) -> Option<(f64, f64)> {
-    let least = values.iter().copied().reduce(f64::min)?;
-    let most = values.iter().copied().reduce(f64::max)?;
-    Some((least, most))
-}
-
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[middle - 1], upper) })
-}
-
-pub(super) fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "reproduced",
-        Verdict::Exceeded => "exceeded",
-        Verdict::Differs => "differs",
-        Verdict::Impossible => "impossible",
-    }
 }
 
 /// The text, or `-` for an empty one.
@@ -163,7 +139,6 @@ mod tests {
     fn a_median_has_the_range_of_several_values() {
         assert_eq!(with_range(Some(2.0), &[1.0, 2.0, 3.0]), "2 (1 to 3)");
         assert_eq!(with_range(Some(2.0), &[2.0]), "2");
-        assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[2.0, 1.0]), median(&[])], [Some(2.0), Some(1.5), None]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
 use crate::plan::{Plan, PlannedVariant};
 use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
+use crate::statistics::{median, range};
 use crate::verdict;
 
 /// A trial of a variant.
@@ -168,33 +169,14 @@ fn entries(plan: &Plan, ratios: &BTreeMap<String, RatioResult>) -> Vec<Entry> {
     measured.chain(impossible).collect()
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        len if len.is_multiple_of(2) => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-        _ => Some(sorted[middle]),
-    }
-}
-
 fn spread(values: &[f64], median: f64) -> Option<f64> {
-    let least = values.iter().copied().reduce(f64::min)?;
-    let most = values.iter().copied().reduce(f64::max)?;
+    let (least, most) = range(values)?;
     (values.len() > 1 && median != 0.0).then(|| (most - least) / median)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0]), Some(2.0));
-        assert_eq!(median(&[3.0, 1.0, 7.0]), Some(3.0));
-        assert_eq!(median(&[]), None);
-    }
 
     #[test]
     fn one_value_has_no_spread() {

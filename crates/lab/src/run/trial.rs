@@ -4,14 +4,14 @@ mod delays;
 mod steps;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Places;
-use crate::catalogue;
+use super::files::{FileError, create_dir, file_error, in_place, write_templates};
 use crate::control_group::Groups;
 use crate::experiment::{Process, Router};
 use crate::hosts::{self, Sampler, Testbed};
@@ -21,14 +21,11 @@ use crate::variables::{self, Values};
 
 /// How long a process may take until it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
+
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    #[error("cannot {doing}: {error}")]
-    File { doing: String, error: io::Error },
-    #[error("{place}: {error}")]
-    Variable { place: String, error: variables::Error },
     #[error(transparent)]
-    Catalogue(#[from] catalogue::Error),
+    File(#[from] FileError),
     #[error(transparent)]
     Hosts(#[from] hosts::Error),
     #[error(transparent)]
@@ -97,11 +94,7 @@ impl<'a> RunningTrial<'a> {
         let mut values = self.values.clone();
         values.insert("dir".to_owned(), directory.display().to_string());
         variables::add(&mut values, &process.vars);
-        for (file, template) in &process.templates {
-            let text = variables::fill(&self.plan.found.template(template)?, &values).map_err(in_place(template))?;
-            let path = directory.join(file);
-            fs::write(&path, text).map_err(|error| file_error("write", &path, error))?;
-        }
+        write_templates(&self.plan.found, &process.templates, &values, &directory)?;
         let command = self.command(&process.host, &process.run, &values, &place)?;
         let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("{}.{suffix}", process.name)));
         let mut program = hosts::Process::spawn(command, &output, &errors)?;
@@ -185,10 +178,8 @@ impl<'a> RunningTrial<'a> {
 
     fn quiet_command(&self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, TrialError> {
         let words = variables::words(run, values).map_err(in_place(place))?;
-        let (first, rest) = words.split_first().ok_or_else(|| {
-            let error = io::Error::other("it has no words");
-            TrialError::File { doing: format!("run the command of {place}"), error }
-        })?;
+        let no_words = || file_error("run the command of", Path::new(place), io::Error::other("it has no words"));
+        let (first, rest) = words.split_first().ok_or_else(no_words)?;
         let mut command = self.testbed.host(host)?.command(first);
         command.args(rest).current_dir(&self.places.work);
         Ok(command)
@@ -205,16 +196,4 @@ fn router_command(router: &Router, seed: u64) -> Vec<String> {
         words.extend(["--rate".to_owned(), rate.to_string()]);
     }
     words
-}
-
-fn create_dir(path: &std::path::Path) -> Result<(), TrialError> {
-    fs::create_dir_all(path).map_err(|error| file_error("create", path, error))
-}
-
-fn file_error(verb: &str, path: &std::path::Path, error: io::Error) -> TrialError {
-    TrialError::File { doing: format!("{verb} {}", path.display()), error }
-}
-
-fn in_place(place: &str) -> impl Fn(variables::Error) -> TrialError + '_ {
-    move |error| TrialError::Variable { place: place.to_owned(), error }
 }

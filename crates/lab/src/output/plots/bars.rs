@@ -4,8 +4,9 @@ use crate::output::plots::frame::{AXIS_HEIGHT, Area, Key, MARGIN, TEXT, WIDTH, b
 use crate::output::plots::scale::Scale;
 use crate::output::plots::sorted;
 use crate::output::plots::svg::{AXIS, Anchor, GRID, INK, QUIET, Svg, width};
-use crate::output::text::{NONE, measured, printed, range, wrapped};
+use crate::output::text::{NONE, measured, printed, wrapped};
 use crate::result::{FigureResult, FigureRow};
+use crate::statistics::range;
 
 /// None if no variant has a value.
 pub(super) fn draw(title: &str, figure: &FigureResult) -> Option<String> {

@@ -8,8 +8,8 @@ use crate::output::plots::frame::{
 use crate::output::plots::scale::Scale;
 use crate::output::plots::svg::{COLORS, DASHES, Svg};
 use crate::output::plots::{selected, variant_title};
-use crate::output::text::median;
 use crate::result::{CpuSeries, RunResult};
+use crate::statistics::median;
 
 /// The titles and pictures of the variants that have samples.
 pub(super) fn draw(

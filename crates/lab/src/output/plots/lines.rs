@@ -5,8 +5,9 @@ use crate::output::plots::frame::{
 };
 use crate::output::plots::scale::Scale;
 use crate::output::plots::svg::{COLORS, DASHES, INK, Svg};
-use crate::output::text::{amount, by_amount, range};
+use crate::output::text::{amount, by_amount};
 use crate::result::{FigureResult, FigureRow};
+use crate::statistics::range;
 
 /// None if no variant with the variable has a value.
 pub(super) fn draw(title: &str, figure: &FigureResult, x: &str, series: Option<&str>) -> Option<String> {

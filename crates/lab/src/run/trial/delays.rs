@@ -1,6 +1,7 @@
 //! Whether the routers of a run delay packets as their settings say.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use super::{RunningTrial, TrialError};
@@ -8,6 +9,7 @@ use crate::experiment::Router;
 use crate::hosts;
 use crate::result::Delay;
 use crate::router::PROBES;
+use crate::run::files::file_error;
 
 /// How far the median of the round trips may be from its setting.
 const ERROR_MAX_MS: f64 = 0.3;
@@ -58,8 +60,7 @@ impl RunningTrial<'_> {
         let _echo = hosts::Process::spawn(self.watari(&far.name, &["lab", "echo", &address])?, &output, &errors)?;
         let probes = PROBES.to_string();
         let output = self.watari(&near.name, &["lab", "probe", &address, "--probes", &probes])?.output();
-        let output =
-            output.map_err(|error| TrialError::File { doing: "run the probe of a router".to_owned(), error })?;
+        let output = output.map_err(|error| file_error("run", Path::new("watari lab probe"), error))?;
         let step = || format!("probe of {}", router.name);
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -8,9 +8,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{TrialError, file_error};
+use super::TrialError;
 use crate::measure::StepOutcome;
 use crate::plan::PlannedStep;
+use crate::run::files::{FileError, file_error};
 
 /// How often the end of steps is looked for.
 const POLL: Duration = Duration::from_millis(5);
@@ -124,6 +125,6 @@ impl RunningStep<'_> {
     }
 }
 
-fn create(path: &Path) -> Result<Stdio, TrialError> {
+fn create(path: &Path) -> Result<Stdio, FileError> {
     File::create(path).map(Stdio::from).map_err(|error: io::Error| file_error("create", path, error))
 }
