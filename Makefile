@@ -117,8 +117,8 @@ LAB ?=
 lab: deps
 	@scripts/deps lab
 	cargo build --release --locked --package watari $(FULL)
-	target/release/watari lab run --all $(LAB)
-	target/release/watari lab report --markdown docs/reproduction.md
+	target/release/watari lab run --all $(LAB); status=$$?; \
+	target/release/watari lab report --markdown docs/reproduction.md && exit $$status
 
 # Checks licences, sources, duplicates and known vulnerabilities. The vulnerabilities need the network. Run `cargo
 # install cargo-deny` first.

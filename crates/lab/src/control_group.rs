@@ -43,6 +43,14 @@ pub enum Error {
     Use { path: String, error: io::Error },
 }
 
+impl Error {
+    /// True if this user may not make groups, or nobody may here.
+    fn is_refusal(&self) -> bool {
+        let (Self::Create { error, .. } | Self::Use { error, .. }) = self else { return false };
+        matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
 /// The groups of one supervisor.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Groups {
@@ -78,12 +86,9 @@ impl Groups {
         groups.remove_stale();
         // In a container, a predecessor may have had the same process id.
         groups.remove();
-        match groups.create_top() {
-            Err(Error::Create { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(Self { hierarchies: Hierarchies::None, ..groups })
-            }
-            created => created.map(|()| groups),
-        }
+        let Err(failed) = groups.create_top() else { return Ok(groups) };
+        groups.remove();
+        if failed.is_refusal() { Ok(Self { hierarchies: Hierarchies::None, ..groups }) } else { Err(failed) }
     }
 
     fn create_top(&self) -> Result<(), Error> {

@@ -288,6 +288,9 @@ pub struct Ratio {
     /// Why ours differs from the paper's, for a ratio that is known to.
     #[serde(default)]
     pub because: String,
+    /// Why rounds differ by more than 5 %, for a ratio that is known for it.
+    #[serde(default)]
+    pub spread_because: String,
 }
 
 /// `of` divided by `over`. Both are `VARIANT:MEASURE`. Without `over`, it is `of`.
@@ -324,7 +327,7 @@ pub enum Plot {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Impossible {
-    /// The row: `Table 3.4, netperf`.
+    /// The row: `Tables 1 and 3, IIS 6.0`.
     pub source: String,
     pub why: String,
 }

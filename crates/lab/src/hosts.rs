@@ -22,8 +22,9 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use process::{Process, ProcessError};
-pub use sampler::Sampler;
+pub use sampler::{Sampler, Samples};
 
+use crate::commands;
 use crate::control_group::{self, Groups, HostGroup};
 use crate::experiment::{self, Network, Router};
 
@@ -256,7 +257,7 @@ impl Host {
     }
 }
 
-fn check(networks: &[Network], hosts: &[experiment::Host], routers: &[Router]) -> Result<(), Error> {
+pub(crate) fn check(networks: &[Network], hosts: &[experiment::Host], routers: &[Router]) -> Result<(), Error> {
     let names = networks.iter().map(|network| &network.name).chain(hosts.iter().map(|host| &host.name));
     for name in names.chain(routers.iter().map(|router| &router.name)) {
         let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -316,12 +317,12 @@ fn addresses(network: &Network, number: u8) -> Result<Vec<IpAddr>, Error> {
     let missing = || Error::Prefix { name: network.name.clone(), number };
     let mut found = Vec::new();
     if let Some(prefix) = network.ipv4 {
-        let address = IpAddr::from(std::net::Ipv4Addr::from(u32::from(prefix.network()) + u32::from(number)));
-        found.push(address);
+        let address = u32::from(prefix.network()).checked_add(number.into()).ok_or_else(missing)?;
+        found.push(IpAddr::V4(address.into()));
     }
     if let Some(prefix) = network.ipv6 {
-        let address = IpAddr::from(std::net::Ipv6Addr::from(u128::from(prefix.network()) + u128::from(number)));
-        found.push(address);
+        let address = u128::from(prefix.network()).checked_add(number.into()).ok_or_else(missing)?;
+        found.push(IpAddr::V6(address.into()));
     }
     let is_within = |address: &IpAddr| match address {
         IpAddr::V4(address) => network.ipv4.is_some_and(|prefix| prefix.contains(address)),
@@ -397,13 +398,9 @@ fn ip_on(name: &str, arguments: &[&str]) -> Result<(), Error> {
 
 fn run(mut command: Command, arguments: &[&str]) -> Result<(), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output =
-        command.args(arguments).output().map_err(file(format!("run {program} (Debian: iproute2, util-linux)")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Ip { command: format!("{program} {}", arguments.join(" ")), stderr })
+    let ran = commands::run(command.args(arguments));
+    let ran = ran.map_err(file(format!("run {program} (Debian: iproute2, util-linux)")))?;
+    ran.map(drop).map_err(|stderr| Error::Ip { command: format!("{program} {}", arguments.join(" ")), stderr })
 }
 
 fn file(doing: String) -> impl Fn(io::Error) -> Error {

@@ -5,12 +5,14 @@
 //! * `supervisor`: the sandbox of a run, and what is left after it;
 //! * `run`: the trials of a run, in the sandbox, and its result;
 //! * `hosts`, `control_group`: the testbed: namespaces, networks, CPU quotas and processes;
+//! * `commands`: programs that run to their end;
 //! * `router`: a network with delay, jitter, loss and a rate;
-//! * `measure`, `verdict`: what the trials show;
+//! * `measure`, `speed`, `verdict`: what the trials show;
 //! * `output`: the files of a result: tables, plots, pages;
 //! * `scale`: a simulated cluster of many nodes.
 
 pub mod catalogue;
+mod commands;
 pub mod control_group;
 mod duration;
 pub mod experiment;
@@ -22,6 +24,7 @@ pub mod result;
 pub mod router;
 pub mod run;
 pub mod scale;
+mod speed;
 mod statistics;
 pub mod supervisor;
 pub mod variables;

@@ -17,18 +17,21 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a trial of a variant left behind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Trial {
     pub steps: BTreeMap<String, StepOutcome>,
     /// JSON lines of the standard outputs of processes.
     pub lines: BTreeMap<String, Vec<Value>>,
     pub hosts: BTreeMap<String, HostUse>,
+    /// Of the processor, as repetitions of fixed work in a second. None for a trial of less than a second.
+    pub speed: Option<f64>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct StepOutcome {
     /// Seconds from the start of the trial.
     pub started_s: f64,
@@ -38,7 +41,7 @@ pub struct StepOutcome {
 }
 
 /// The CPU use of a host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct HostUse {
     /// CPU seconds while steps ran.
     pub seconds: f64,
@@ -154,7 +157,12 @@ fn lines(rest: &str, trial: &Trial) -> Option<f64> {
     let mut parts = rest.splitn(3, '.');
     let lines = trial.lines.get(parts.next()?)?;
     let (Some(key), Some(value)) = (parts.next(), parts.next()) else { return Some(count(lines.len())) };
-    let matching = lines.iter().filter(|line| line[key].as_str() == Some(value)).count();
+    let has_value = |line: &&Value| match &line[key] {
+        Value::String(text) => text == value,
+        // Numbers, and true or false.
+        other => serde_json::from_str(value).is_ok_and(|value: Value| *other == value),
+    };
+    let matching = lines.iter().filter(has_value).count();
     (!lines.is_empty()).then(|| 100.0 * count(matching) / count(lines.len()))
 }
 
@@ -193,8 +201,13 @@ mod tests {
         Trial {
             steps: [("one".to_owned(), load(0.0, 10.0, 100, 4.0)), ("two".to_owned(), load(5.0, 15.0, 300, 8.0))]
                 .into(),
-            lines: [("watch".to_owned(), vec![json!({"ending": "S_NORMAL"}), json!({"ending": "C_RESET"})])].into(),
+            lines: [(
+                "watch".to_owned(),
+                vec![json!({"ending": "S_NORMAL", "status": 200}), json!({"ending": "C_RESET"})],
+            )]
+            .into(),
             hosts: [("a".to_owned(), host)].into(),
+            speed: Some(900.0),
         }
     }
 

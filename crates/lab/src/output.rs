@@ -19,7 +19,7 @@ mod test_samples;
 mod text;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Plot;
@@ -51,8 +51,7 @@ pub enum Error {
 
 /// Writes the folder of a run: `result.json`, `figures.csv`, `ratios.csv`, `cpu.csv`, and an SVG and a PNG of each plot.
 ///
-/// It sets `run.plots`, and removes values that are not finite, which JSON does not have. A plot without any value is
-/// left out. If a plot cannot be drawn, all other files are written before it returns the error.
+/// It sets `run.plots`. A plot without any value is left out. If a plot cannot be drawn, all other files are written before it returns the error.
 pub fn write_run(
     dir: &Path,
     run: &mut RunResult,
@@ -60,7 +59,6 @@ pub fn write_run(
     plots: &[Plot],
     ternary: &[TernaryPoints],
 ) -> Result<(), Error> {
-    remove_infinite(run);
     let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
     run.plots = pictures.iter().map(Picture::entry).collect();
     fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
@@ -68,35 +66,24 @@ pub fn write_run(
     write(dir, "figures.csv", &csv_files::figures(run))?;
     write(dir, "ratios.csv", &csv_files::ratios(run))?;
     write(dir, "cpu.csv", &csv_files::cpu(cpu))?;
-    pictures.iter().try_for_each(|picture| write_picture(dir, picture))?;
+    let pictures = pictures.iter().map(|picture| write_picture(dir, picture)).collect::<Vec<_>>();
+    pictures.into_iter().collect::<Result<(), _>>()?;
     failed.map_or(Ok(()), Err)
 }
 
-/// Writes one page with the runs below a folder: the latest full run of each experiment, or else its latest quick run.
+/// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`): the latest full run of each
+/// experiment, or else its latest quick run.
 ///
 /// It names runs that it cannot read on standard error.
-pub fn report(runs: &Path, html: &Path) -> Result<(), Error> {
-    let page = page::page(&read(runs)?);
-    fs::write(html, page).map_err(|error| Error::Write(html.to_owned(), error))
-}
-
-/// The text of `docs/reproduction.md`, with the runs that [`report`] shows.
-pub fn reproduction(runs: &Path) -> Result<String, Error> {
-    Ok(markdown::document(&read(runs)?))
-}
-
-fn read(runs: &Path) -> Result<Runs, Error> {
+pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), Error> {
     let runs = Runs::read(runs)?;
     for unreadable in &runs.unreadable {
-        eprintln!("cannot read {}: {}; the report leaves it out", unreadable.path.display(), unreadable.why);
+        let path = unreadable.path.display();
+        let _ = writeln!(io::stderr(), "cannot read {path}: {}; the report leaves it out", unreadable.why);
     }
-    Ok(runs)
-}
-
-fn remove_infinite(run: &mut RunResult) {
-    let ratios = run.ratios.values_mut().map(|ratio| &mut ratio.values);
-    let figures = run.figures.iter_mut().flat_map(|figure| &mut figure.rows).map(|row| &mut row.values);
-    ratios.chain(figures).for_each(|values| values.retain(|value| value.is_finite()));
+    let write = |path: &Path, text: String| fs::write(path, text).map_err(|error| Error::Write(path.to_owned(), error));
+    write(html, page::page(&runs))?;
+    markdown.map_or(Ok(()), |path| write(path, markdown::document(&runs)))
 }
 
 fn json(run: &RunResult) -> String {

@@ -2,13 +2,19 @@
 //! anything runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
+use watari_values::size::Size;
 
 use crate::catalogue::{self, Found};
-use crate::experiment::{Experiment, Plot, Process, Quotient, Scalar, Step, Variant};
+use crate::experiment::{Experiment, File, Plot, Process, Scalar, Step, Variant};
+use crate::hosts;
+use crate::router;
 use crate::variables::{self, Values};
+
+/// The largest file of a run.
+const FILE_LEN_MAX: Size = Size(16 << 30);
 
 /// How an experiment runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -63,6 +69,20 @@ pub enum Error {
     Twice { kind: &'static str, name: String },
     #[error("the experiment has no variant in this kind of run")]
     NoVariant,
+    #[error("the experiment has no rounds: set 1 or more")]
+    NoRounds,
+    #[error(transparent)]
+    Hosts(#[from] hosts::Error),
+    #[error("the router {name}: {error}")]
+    Router { name: String, error: router::Error },
+    #[error("the size {size} of the file {path} is not one up to {FILE_LEN_MAX}, such as 5120, 4KiB or 1GB")]
+    Size { path: String, size: String },
+    #[error("the path {0} leaves the directory of the run: name one below it, without `..`")]
+    Path(String),
+    #[error("the step {0} waits for itself: the steps that `after` names go round in a circle")]
+    Circle(String),
+    #[error("the ratio {ratio} has \"{side}\": write VARIANT:MEASURE")]
+    Side { ratio: String, side: String },
 }
 
 impl Plan {
@@ -80,16 +100,20 @@ impl Plan {
             known(is_known, "--set", "variable", name)?;
             values.insert(name.clone(), value.clone());
         }
-        let mut variants = Vec::new();
-        for variant in experiment.variants.iter().filter(|variant| variant.quick || !options.is_quick) {
+        let (mut variants, mut keys) = (Vec::new(), BTreeSet::new());
+        for variant in &experiment.variants {
             for matrix in combinations(&variant.matrix) {
-                variants.push(plan_variant(experiment, variant, &values, matrix)?);
+                let planned = plan_variant(experiment, variant, &values, matrix)?;
+                keys.insert(planned.key.clone());
+                if variant.quick || !options.is_quick {
+                    variants.push(planned);
+                }
             }
         }
         let default = if options.is_quick { experiment.rounds.quick } else { experiment.rounds.full };
         let rounds = options.rounds.unwrap_or(default);
         let plan = Self { found, options, rounds, values, variants };
-        plan.check()?;
+        plan.check(&keys)?;
         Ok(plan)
     }
 
@@ -103,11 +127,25 @@ impl Plan {
         Some((self.variants.iter().find(|variant| variant.key == key)?, measure))
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// `keys` are those of all variants. A quick run lacks some.
+    fn check(&self, keys: &BTreeSet<String>) -> Result<(), Error> {
         let experiment = self.experiment();
         if self.variants.is_empty() {
             return Err(Error::NoVariant);
         }
+        if self.rounds == 0 {
+            return Err(Error::NoRounds);
+        }
+        hosts::check(&experiment.networks, &experiment.hosts, &experiment.routers)?;
+        for router in &experiment.routers {
+            let checked = router::Settings::of(router, self.options.seed).check();
+            checked.map_err(|error| Error::Router { name: router.name.clone(), error })?;
+        }
+        for file in &experiment.files {
+            check_path(&file.path)?;
+            check_size(file)?;
+        }
+        experiment.templates.keys().try_for_each(|path| check_path(path))?;
         unique("host", experiment.hosts.iter().map(|host| &host.name))?;
         unique("network", experiment.networks.iter().map(|network| &network.name))?;
         unique("variant", self.variants.iter().map(|variant| &variant.key))?;
@@ -125,11 +163,13 @@ impl Plan {
         for plot in &experiment.plots {
             self.check_plot(plot)?;
         }
-        // A quick run may lack variants.
-        let keys: BTreeSet<&str> = self.variants.iter().map(|variant| variant.key.as_str()).collect();
-        for ratio in experiment.ratios.iter().filter(|_| !self.options.is_quick) {
+        for ratio in &experiment.ratios {
             for quotient in ratio.peers.values().chain([&ratio.ours]) {
-                check_quotient(quotient, &keys, &ratio.name)?;
+                for side in [Some(&quotient.of), quotient.over.as_ref()].into_iter().flatten() {
+                    let wrong = || Error::Side { ratio: ratio.name.clone(), side: side.clone() };
+                    let (key, _) = side.split_once(':').ok_or_else(wrong)?;
+                    known(keys.contains(key), &format!("the ratio {}", ratio.name), "variant", key)?;
+                }
             }
         }
         Ok(())
@@ -155,7 +195,7 @@ impl Plan {
                 known(is_known, &place, "step", after)?;
             }
         }
-        Ok(())
+        variant.steps.iter().try_for_each(|step| check_order(step, &variant.steps))
     }
 
     /// Checks that its command and its templates have all variables.
@@ -165,6 +205,8 @@ impl Plan {
         for text in process.ready.iter().chain([&process.run]) {
             check_variables(text, &values, place)?;
         }
+        check_path(&process.name)?;
+        process.templates.keys().try_for_each(|path| check_path(path))?;
         for name in process.templates.values() {
             check_variables(&self.found.template(name)?, &values, &format!("{name} of {place}"))?;
         }
@@ -238,12 +280,21 @@ fn check_variables(text: &str, values: &Values, place: &str) -> Result<(), Error
     filled.map(|_| ()).map_err(|error| Error::Variable { place: place.to_owned(), error })
 }
 
-fn check_quotient(quotient: &Quotient, keys: &BTreeSet<&str>, ratio: &str) -> Result<(), Error> {
-    for side in [Some(&quotient.of), quotient.over.as_ref()].into_iter().flatten() {
-        let key = side.split_once(':').map_or(side.as_str(), |(key, _)| key);
-        known(keys.contains(key), &format!("the ratio {ratio}"), "variant", key)?;
-    }
-    Ok(())
+/// That the steps before a step do not come to it again.
+fn check_order(step: &PlannedStep, steps: &[PlannedStep]) -> Result<(), Error> {
+    let before = |step: &PlannedStep| steps.iter().find(|other| Some(&other.name) == step.step.after.as_ref());
+    let chain = std::iter::successors(Some(step), |step| before(step));
+    if chain.take(steps.len() + 1).count() > steps.len() { Err(Error::Circle(step.name.clone())) } else { Ok(()) }
+}
+
+fn check_path(path: &str) -> Result<(), Error> {
+    let is_below = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if is_below && !path.is_empty() { Ok(()) } else { Err(Error::Path(path.to_owned())) }
+}
+
+fn check_size(file: &File) -> Result<(), Error> {
+    let size = file.size.parse().is_ok_and(|Size(size)| size <= FILE_LEN_MAX.0);
+    if size { Ok(()) } else { Err(Error::Size { path: file.path.clone(), size: file.size.clone() }) }
 }
 
 fn known(is_known: bool, place: &str, kind: &'static str, name: &str) -> Result<(), Error> {

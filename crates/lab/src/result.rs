@@ -72,14 +72,20 @@ pub struct RatioResult {
     pub peers: BTreeMap<String, Option<f64>>,
     /// The largest minus the least, divided by the median.
     pub spread: Option<f64>,
-    /// One for each round.
-    pub values: Vec<f64>,
+    /// The same quotient and spread of the speeds of the processor in those trials.
+    pub speed_spread: Option<f64>,
+    /// One for each round. None could not be measured, such as a quotient by zero.
+    pub values: Vec<Option<f64>>,
+    /// The largest relative distance from the paper's value that reproduces it.
+    pub tolerance: f64,
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
     pub source: String,
     pub verdict: Verdict,
-    /// The reason that the file states. Empty, unless the verdict is `differs`.
+    /// The reason that the file states, if the verdict is `differs`, or why ours is not there.
     pub because: String,
+    /// The reason that the file states for a spread of more than 5 %. Empty for a smaller one.
+    pub spread_because: String,
 }
 
 /// A figure of all variants.
@@ -99,8 +105,8 @@ pub struct FigureRow {
     /// The values of the variant's matrix.
     pub matrix: BTreeMap<String, String>,
     pub paper: Option<f64>,
-    /// One for each round.
-    pub values: Vec<f64>,
+    /// One for each round, as in a ratio.
+    pub values: Vec<Option<f64>>,
     pub median: Option<f64>,
 }
 

@@ -34,6 +34,8 @@ mod queue;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+use crate::experiment;
+
 pub use probe::{PROBES, echo, measure};
 pub use queue::BACKLOG_MAX;
 
@@ -79,7 +81,8 @@ pub enum Error {
 pub fn run(interfaces: [&str; 2], settings: &Settings) -> Result<(), Error> {
     settings.check()?;
     if let Err(error) = plumbing::become_real_time() {
-        eprintln!("warning: {error}: the router runs without SCHED_FIFO, and delays are less exact on a busy machine");
+        let warning = "the router runs without SCHED_FIFO, and delays are less exact on a busy machine";
+        let _ = writeln!(io::stderr(), "warning: {error}: {warning}");
     }
     let devices = driver::open(settings)?;
     plumbing::connect(interfaces)?;
@@ -89,7 +92,13 @@ pub fn run(interfaces: [&str; 2], settings: &Settings) -> Result<(), Error> {
 }
 
 impl Settings {
-    fn check(&self) -> Result<(), Error> {
+    /// Those of an experiment's router.
+    pub(crate) fn of(router: &experiment::Router, seed: u64) -> Self {
+        let experiment::Router { round_trip, jitter, loss, rate, .. } = *router;
+        Self { round_trip, jitter, loss, rate, seed }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&self.loss) {
             return Err(Error::Loss(self.loss));
         }

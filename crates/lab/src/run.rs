@@ -1,31 +1,42 @@
-//! A run: the trials of all variants in turn, inside the sandbox, and the result.
+//! A run: the trials of all variants in turn, inside the sandbox, and the result that follows from what they measured.
 
 mod files;
 mod findings;
+mod measured;
 mod progress;
 mod trial;
 mod versions;
 
+use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use watari_values::size::Size;
 
+use crate::catalogue::Found;
+use crate::commands;
 use crate::control_group::Groups;
 use crate::experiment::File;
 use crate::hosts;
 use crate::measure;
 use crate::output;
-use crate::plan::Plan;
-use crate::result::Delay;
+use crate::plan::{self, Options, Plan};
+use crate::result::{Delay, RunResult};
 use crate::variables;
 use files::{FileError, file_error, in_place, write, write_templates};
+use measured::{Measured, Taken};
 use progress::Progress;
 pub use trial::TrialError;
+
+/// Files are made in pieces of this size.
+const PIECE_LEN: u64 = 1 << 20;
 
 /// Where a run works, and what it runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -42,8 +53,6 @@ pub enum Error {
     File(#[from] FileError),
     #[error("the preparing command \"{command}\" failed: {stderr}")]
     Prepare { command: String, stderr: String },
-    #[error("the size {size} of the file {path} is not one, such as 5120, 4KiB or 1GB")]
-    Size { path: String, size: String },
     #[error(transparent)]
     Hosts(#[from] hosts::Error),
     #[error("variant {variant}, round {round}: {error}")]
@@ -52,12 +61,29 @@ pub enum Error {
     Measure { place: String, error: measure::Error },
     #[error(transparent)]
     Output(#[from] output::Error),
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
 }
 
-/// Runs all trials, and writes the result. Prints progress on standard error.
+/// Runs all trials, and writes what they measured, and the result. Prints progress on standard error.
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
-    let started = (Instant::now(), time::OffsetDateTime::now_utc());
-    let mut progress = Progress::new(plan.variants.len() * plan.rounds as usize);
+    let measured = measure(plan, places, groups)?;
+    measured.write(&places.folder)?;
+    conclude(plan, &measured, &places.folder)?;
+    Ok(())
+}
+
+/// Computes the result of a finished run again, from what its trials measured, by the experiment as it is now. Variants that
+/// the run did not have, have no values.
+pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
+    let measured = Measured::read(folder)?;
+    let options = Options { rounds: Some(measured.rounds), ..measured.options.clone() };
+    conclude(&Plan::new(found, options, folder)?, &measured, folder)
+}
+
+fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Error> {
+    let started = (Instant::now(), OffsetDateTime::now_utc());
+    let mut progress = Progress::new(plan.rounds * plan.variants.len() as u32);
     let mut commands = Vec::new();
     hosts::prepare_sandbox(&places.work.join("hosts"))?;
     prepare(plan, places, &mut commands)?;
@@ -76,20 +102,30 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
             if is_first {
                 commands.extend(trial.commands());
             }
-            trials.push(findings::Taken { variant: variant.key.clone(), round, trial: taken });
+            trials.push(Taken { variant: variant.key.clone(), round, trial: taken });
             progress.end();
         }
     }
     progress.finish();
-    let mut result = findings::result(plan, &trials, started)?;
-    result.commands = commands;
-    result.deviations.extend(groups.deviation());
-    result.deviations.extend(delays.iter().filter_map(Delay::deviation));
-    result.delays = delays;
-    result.versions = versions::all();
-    let (cpu, ternary) = (findings::cpu_series(&trials), findings::ternary(plan, &trials));
-    output::write_run(&places.folder, &mut result, &cpu, &plan.experiment().plots, &ternary)?;
-    Ok(())
+    let deviations = groups.deviation().into_iter().chain(delays.iter().filter_map(Delay::deviation)).collect();
+    Ok(Measured {
+        options: plan.options.clone(),
+        rounds: plan.rounds,
+        started: started.1.format(&Rfc3339).unwrap_or_default(),
+        seconds: started.0.elapsed().as_secs_f64(),
+        commands,
+        delays,
+        versions: versions::all(),
+        deviations,
+        trials,
+    })
+}
+
+fn conclude(plan: &Plan, measured: &Measured, folder: &Path) -> Result<RunResult, Error> {
+    let mut result = findings::result(plan, measured)?;
+    let (cpu, ternary) = (findings::cpu_series(&measured.trials), findings::ternary(plan, &measured.trials));
+    output::write_run(folder, &mut result, &cpu, &plan.experiment().plots, &ternary)?;
+    Ok(result)
 }
 
 /// Makes the files of the run, and runs the commands that prepare it.
@@ -108,22 +144,27 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
 }
 
 fn make_file(work: &Path, file: &File, seed: u64) -> Result<(), Error> {
-    let wrong = |_| Error::Size { path: file.path.clone(), size: file.size.clone() };
-    let Size(size) = file.size.parse().map_err(wrong)?;
-    let mut contents = vec![0; size as usize];
-    StdRng::seed_from_u64(seed).fill_bytes(&mut contents);
-    Ok(write(&work.join(&file.path), &contents)?)
+    // The plan has checked it.
+    let Size(size) = file.size.parse().unwrap_or(Size(0));
+    let path = work.join(&file.path);
+    write(&path, &[])?;
+    let failed = |error| file_error("write", &path, error);
+    let mut output = fs::File::options().append(true).open(&path).map_err(failed)?;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut left = size;
+    while left > 0 {
+        let mut piece = vec![0; left.min(PIECE_LEN) as usize];
+        random.fill_bytes(&mut piece);
+        output.write_all(&piece).map_err(failed)?;
+        left -= piece.len() as u64;
+    }
+    Ok(())
 }
 
 fn run_once(words: &[String], places: &Places) -> Result<(), Error> {
-    let output = Command::new(&words[0])
-        .args(&words[1..])
-        .current_dir(&places.work)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| file_error("run", Path::new(&words[0]), error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Error::Prepare { command: words.join(" "), stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+    let none = || Error::Prepare { command: String::new(), stderr: "it has no words".to_owned() };
+    let (program, arguments) = words.split_first().ok_or_else(none)?;
+    let ran = commands::run(Command::new(program).args(arguments).current_dir(&places.work));
+    let ran = ran.map_err(|error| file_error("run", Path::new(program), error))?;
+    ran.map(drop).map_err(|stderr| Error::Prepare { command: words.join(" "), stderr })
 }

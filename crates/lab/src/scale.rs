@@ -192,8 +192,8 @@ impl Cluster {
 
 const NOW: Now = Now { ms: 1_000, unix_s: 1_000_000 };
 
-/// Bytes that a node receives in a day where agents share ticket keys. Keys rotate every six hours, and the node restarts once. After the restart,
-/// each other node sends it all its seeds.
+/// Bytes that a node receives in a day where agents share ticket keys. Keys rotate every six hours, and the node restarts
+/// once. After the restart, each other node sends it all its seeds.
 pub fn bytes_of_keys(nodes: usize) -> u64 {
     let settings = RingSettings {
         lifetime: Duration::from_hours(12),

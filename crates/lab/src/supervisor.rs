@@ -16,7 +16,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::catalogue;
+use crate::commands;
 use crate::control_group::{self, Groups};
 use crate::plan::{self, Options, Plan};
 use crate::result::RunResult;
@@ -94,11 +95,11 @@ pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
     let runtime = runtime.map_err(file("start a runtime".to_owned()))?;
     // From here on, no signal ends this process before it has removed everything.
     let mut signals = Signals::listen(&runtime)?;
+    // Fails before anything is made, if the file is wrong.
+    Plan::new(catalogue::find(&order.name)?, order.options.clone(), Path::new(""))?;
     check_sandbox()?;
     let folder = absolute(&order.folder)?;
     let work = Work::make(order.keep.as_deref())?;
-    // Fails early, and outside, if the file is wrong.
-    Plan::new(catalogue::find(&order.name)?, order.options.clone(), work.path())?;
     let groups = Groups::create()?;
     let places = Places { work: work.path().to_owned(), folder: folder.clone() };
     let inside = Inside { name: order.name.clone(), options: order.options.clone(), places, groups };
@@ -135,9 +136,8 @@ async fn run_sandbox(
     signals: &mut Signals,
 ) -> Result<ExitStatus, Error> {
     let order = serde_json::to_string(inside).map_err(|error| file("write the order".to_owned())(error.into()))?;
-    let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut sandbox = in_sandbox(program);
+    let mut sandbox = in_sandbox(work.join("bin/watari"));
     sandbox.args(command).arg(order).stdin(Stdio::piped());
     sandbox.env("PATH", format!("{}:{path}:{SYSTEM_PATH}", work.join("bin").display()));
     let mut sandbox = tokio::process::Command::from(sandbox);
@@ -181,30 +181,30 @@ fn check_sandbox() -> Result<(), Error> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = in_sandbox("ip");
     command.args(["link", "set", "lo", "up"]).env("PATH", format!("{path}:{SYSTEM_PATH}"));
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(Error::Sandbox { stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned() }),
-        Err(error) => Err(Error::Sandbox { stderr: format!("setpriv: {error}") }),
-    }
+    let ran = commands::run(&mut command).map_err(|error| Error::Sandbox { stderr: format!("setpriv: {error}") })?;
+    ran.map(drop).map_err(|stderr| Error::Sandbox { stderr })
 }
 
 /// The signals that end a run.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
+struct Signals([Signal; 4]);
 
 impl Signals {
     fn listen(runtime: &Runtime) -> Result<Self, Error> {
         let _entered = runtime.enter();
         let listen = |kind| signal(kind).map_err(file("listen for signals".to_owned()));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(listen);
+        // A terminal that closes, and Ctrl-\.
+        let [hangup, quit] = [SignalKind::hangup(), SignalKind::quit()].map(listen);
+        Ok(Self([interrupt?, terminate?, hangup?, quit?]))
     }
 
     async fn next(&mut self) {
+        let [interrupt, terminate, hangup, quit] = &mut self.0;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
         }
     }
 }
@@ -223,13 +223,12 @@ impl Work {
         fs::set_permissions(work.path(), permissions).map_err(file("open the directory of the run".to_owned()))?;
         let bin = work.path().join("bin");
         fs::create_dir_all(&bin).map_err(file(format!("create {}", bin.display())))?;
-        let program = std::env::current_exe().map_err(file("find this program".to_owned()))?;
-        match symlink(program, bin.join("watari")) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(file("link this program".to_owned())(error))
-            }
-            _ => Ok(work),
-        }
+        // Its own name for this file, which a build may replace while the run goes on.
+        let (program, watari) = (std::env::current_exe(), bin.join("watari"));
+        let program = program.map_err(file("find this program".to_owned()))?;
+        let linked = fs::hard_link(&program, &watari).or_else(|_| fs::copy(&program, &watari).map(drop));
+        linked.map_err(file("copy this program".to_owned()))?;
+        Ok(work)
     }
 
     fn keep(path: &Path) -> Result<Self, Error> {

@@ -6,7 +6,6 @@
 //! | without a figure of the paper | reproduced |
 //! | better than the paper's by more than the tolerance | exceeded |
 //! | within the tolerance of the paper's | reproduced |
-//! | worse than that, but with a bound that it keeps | reproduced |
 //! | worse than that | differs |
 //!
 //! An experiment has the worst verdict of its ratios, and `exceeded` if one of them is and none differs.
@@ -23,11 +22,10 @@ pub fn of_ratio(ratio: &Ratio, ours: f64) -> Verdict {
     }
     let Some(paper) = ratio.paper else { return Verdict::Reproduced };
     let distance = (ours - paper) / paper;
-    let is_bounded = ratio.at_least.is_some() || ratio.at_most.is_some();
     match ratio.better {
         Better::Higher if distance > ratio.tolerance => Verdict::Exceeded,
         Better::Lower if distance < -ratio.tolerance => Verdict::Exceeded,
-        _ if distance.abs() <= ratio.tolerance || is_bounded => Verdict::Reproduced,
+        _ if distance.abs() <= ratio.tolerance => Verdict::Reproduced,
         _ => Verdict::Differs,
     }
 }

@@ -1,6 +1,6 @@
 //! A program that runs until it is stopped.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::commands::{end_of, end_of_file};
+
 /// How long a process may take to end after SIGTERM.
 const STOP_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
-/// How much of an output an error shows, in octets.
-const SHOWN_MAX: usize = 2000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
@@ -99,8 +99,7 @@ impl Process {
 
     /// The end of its standard error.
     pub fn errors(&self) -> String {
-        let text = self.errors.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        end_of(&text)
+        self.errors.as_deref().map_or_else(String::new, end_of_file)
     }
 
     /// SIGTERM, and SIGKILL if that does not end it in time.
@@ -145,10 +144,6 @@ fn attempt(command: &mut Command, deadline: Instant) -> io::Result<Result<(), St
     errors.rewind()?;
     errors.read_to_end(&mut text)?;
     Ok(Err(end_of(&text)))
-}
-
-fn end_of(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN_MAX)..]).trim().to_owned()
 }
 
 fn not_ready(name: &str, waited: Duration, output: String) -> ProcessError {

@@ -58,16 +58,16 @@ fn figure_lines(figure: &FigureResult, row: &FigureRow, variables: &BTreeSet<&St
         return vec![line(String::new(), String::new())];
     }
     let rounds = (1_u32..).zip(&row.values);
-    rounds.map(|(round, value)| line(round.to_string(), value.to_string())).collect()
+    rounds.map(|(round, value)| line(round.to_string(), field(*value))).collect()
 }
 
 fn ratio_line(name: &str, ratio: &RatioResult, peers: &BTreeSet<&String>, rounds: usize) -> Vec<String> {
     let verdict = ratio.verdict.to_string();
-    let numbers = [ratio.paper, ratio.ours, ratio.spread, ratio.at_least, ratio.at_most].map(field);
+    let numbers = [ratio.paper, ratio.ours, ratio.spread, ratio.speed_spread, ratio.at_least, ratio.at_most].map(field);
     let start = [name.to_owned(), ratio.source.clone()].into_iter().chain(numbers);
     let peers = peers.iter().map(|peer| field(ratio.peers.get(*peer).copied().flatten()));
-    let values = (0..rounds).map(|round| field(ratio.values.get(round).copied()));
-    start.chain([verdict, ratio.because.clone()]).chain(peers).chain(values).collect()
+    let values = (0..rounds).map(|round| field(ratio.values.get(round).copied().flatten()));
+    start.chain([verdict, ratio.because.clone(), ratio.spread_because.clone()]).chain(peers).chain(values).collect()
 }
 
 fn field(value: Option<f64>) -> String {
@@ -82,8 +82,19 @@ fn written(lines: Vec<Vec<String>>) -> Vec<u8> {
     writer.into_inner().expect("a vector takes all")
 }
 
-const RATIO_HEADS: [&str; 9] =
-    ["ratio", "source", "paper", "ours", "spread", "at_least", "at_most", "verdict", "because"];
+const RATIO_HEADS: [&str; 11] = [
+    "ratio",
+    "source",
+    "paper",
+    "ours",
+    "spread",
+    "speed_spread",
+    "at_least",
+    "at_most",
+    "verdict",
+    "because",
+    "spread_because",
+];
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +119,10 @@ mod tests {
         let rows = of("lb-rr", "requests per second");
         assert_eq!(rows.len(), 5);
         assert_eq!((rows[4]["round"].as_str(), rows[4]["matrix.size"].as_str()), ("5", "4"));
-        assert_eq!(rows[0]["value"].parse::<f64>().unwrap().to_bits(), run.figures[0].rows[0].values[0].to_bits());
+        assert_eq!(
+            rows[0]["value"].parse::<f64>().unwrap().to_bits(),
+            run.figures[0].rows[0].values[0].unwrap().to_bits()
+        );
         let missing = of("pound-rr", "requests per second");
         assert_eq!((missing.len(), missing[0]["value"].as_str(), missing[0]["paper"].as_str()), (1, "", "142.3"));
     }

@@ -9,6 +9,10 @@ use crate::output::text::wrapped;
 
 pub(super) fn document(runs: &Runs) -> String {
     let mut text = HEADER.to_owned();
+    for paragraph in tables::LEGEND {
+        prose(&mut text, "", paragraph);
+        text.push('\n');
+    }
     table(&mut text, &tables::overview(runs));
     for run in &runs.runs {
         experiment(&mut text, run);
@@ -132,14 +136,6 @@ const HEADER: &str = "\
 # Reproduction of the papers' experiments
 
 `watari lab report --markdown` generates this file from the results of `watari lab run`. Do not edit it.
-
-The verdicts are about shapes and ratios. They are not about absolute rates, because the papers' machines were others.
-Numbers in the columns `paper` are those that the paper prints. A missing value is `-`.
-
-* reproduced: ours is as near to the paper's as the experiment demands.
-* exceeded: ours is better than the paper's.
-* differs: it is neither, and the reason stands beside it.
-* impossible: this machine cannot measure it, and the reason stands beside it.
 
 ";
 

@@ -16,6 +16,7 @@ pub(super) fn page(runs: &Runs) -> String {
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
+    legend: Vec<String>,
     overview: Shown,
     experiments: Vec<Experiment<'a>>,
 }
@@ -60,7 +61,8 @@ impl HtmlSafe for Shown {}
 impl<'a> Page<'a> {
     fn new(runs: &'a Runs) -> Self {
         let overview = Shown::new(tables::overview(runs)).linked(runs.runs.len());
-        Self { overview, experiments: runs.runs.iter().zip(1..).map(Experiment::new).collect() }
+        let legend = tables::LEGEND.iter().map(|paragraph| rich(paragraph)).collect();
+        Self { legend, overview, experiments: runs.runs.iter().zip(1..).map(Experiment::new).collect() }
     }
 }
 

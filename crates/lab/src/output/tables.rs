@@ -5,7 +5,18 @@ use std::collections::BTreeMap;
 use crate::output::folder::Runs;
 use crate::output::plots::sorted;
 use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
-use crate::result::{FigureResult, RatioResult, RunResult};
+use crate::result::{Entry, FigureResult, RatioResult, RunResult, Verdict};
+
+/// How to read the tables: a paragraph each.
+pub(super) const LEGEND: [&str; 3] = [
+    "The verdicts are about shapes and ratios. They are not about absolute rates, because the papers' machines were others. \
+     The columns `paper` have numbers that the paper prints, and ratios of such numbers. A missing value is `-`.",
+    "reproduced: ours is as near to the paper's as `required` says, and within its limits. exceeded: ours is better than \
+     that. differs: it is neither, and the reason stands beside it, if it is known. impossible: this machine cannot measure \
+     it, and the reason stands beside it. A ratio without a paper's number is reproduced if it is within its limits.",
+    "The spread is the largest minus the least value of all rounds, divided by the median. In brackets is the spread of the \
+     speeds of the processor, by fixed work in the same trials: a ratio of equal rates would have that spread.",
+];
 
 pub(super) struct Table {
     pub(super) caption: String,
@@ -23,13 +34,14 @@ pub(super) fn overview(runs: &Runs) -> Table {
     let readable = runs.runs.iter().map(|run| overview_row(&run.result));
     let unreadable = runs.unreadable.iter().map(|run| {
         let start = [run.name(), NONE.to_owned(), NONE.to_owned(), "unreadable".to_owned()];
-        start.into_iter().chain([NONE; 3].map(str::to_owned)).collect()
+        start.into_iter().chain([NONE; 4].map(str::to_owned)).collect()
     });
     let heads = [
         word("experiment"),
         word("title"),
         word("paper"),
         word("verdict"),
+        word("rows"),
         word("run"),
         number("rounds"),
         word("date"),
@@ -44,10 +56,20 @@ fn overview_row(run: &RunResult) -> Vec<String> {
         or_none(&run.title),
         paper(run.paper.as_deref()),
         run.verdict.to_string(),
+        counts(&run.entries),
         kind.to_owned(),
         run.rounds.to_string(),
         or_none(run.started.get(..10).unwrap_or(&run.started)),
     ]
+}
+
+/// How many rows have each verdict.
+fn counts(entries: &[Entry]) -> String {
+    let all = [Verdict::Reproduced, Verdict::Exceeded, Verdict::Differs, Verdict::Impossible];
+    let counts = all.map(|verdict| (entries.iter().filter(|entry| entry.verdict == verdict).count(), verdict));
+    let counts =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, verdict)| format!("{count} {verdict}"));
+    or_none(&counts.collect::<Vec<_>>().join(", "))
 }
 
 /// All tables of a run that have rows, except that of its versions.
@@ -68,7 +90,7 @@ fn ratios(run: &RunResult) -> Table {
         word("source"),
         number("paper"),
         number("ours"),
-        number("spread"),
+        number("spread (of the processor)"),
         word("peers"),
         word("required"),
         word("verdict"),
@@ -84,12 +106,28 @@ fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
         or_none(&ratio.source),
         printed(ratio.paper),
         with_range(ratio.ours, &ratio.values),
-        percent(ratio.spread),
+        spread(ratio),
         peers(&ratio.peers),
-        required(ratio.at_least, ratio.at_most),
+        required(ratio),
         ratio.verdict.to_string(),
-        or_none(&ratio.because),
+        why(ratio),
     ]
+}
+
+/// The spread of a ratio, and what the speed of the processor alone does to it.
+fn spread(ratio: &RatioResult) -> String {
+    if ratio.spread.is_none() {
+        or_none("")
+    } else {
+        format!("{} ({})", percent(ratio.spread), percent(ratio.speed_spread))
+    }
+}
+
+/// Why it differs, and why its spread is large.
+fn why(ratio: &RatioResult) -> String {
+    let spread =
+        if ratio.spread_because.is_empty() { String::new() } else { format!("Spread: {}", ratio.spread_because) };
+    or_none(format!("{} {spread}", ratio.because).trim())
 }
 
 fn peers(peers: &BTreeMap<String, Option<f64>>) -> String {
@@ -97,10 +135,12 @@ fn peers(peers: &BTreeMap<String, Option<f64>>) -> String {
     or_none(&peers.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
-fn required(at_least: Option<f64>, at_most: Option<f64>) -> String {
-    let limits = [at_least.map(|limit| ("at least", limit)), at_most.map(|limit| ("at most", limit))];
+/// How near to the paper's value ours has to be, and its limits.
+fn required(ratio: &RatioResult) -> String {
+    let near = ratio.paper.map(|_| format!("within {} %", measured(Some(ratio.tolerance * 100.0))));
+    let limits = [ratio.at_least.map(|limit| ("at least", limit)), ratio.at_most.map(|limit| ("at most", limit))];
     let limits = limits.into_iter().flatten().map(|(word, limit)| format!("{word} {}", printed(Some(limit))));
-    or_none(&limits.collect::<Vec<_>>().join(", "))
+    or_none(&near.into_iter().chain(limits).collect::<Vec<_>>().join(", "))
 }
 
 fn figure(figure: &FigureResult) -> Table {
@@ -114,7 +154,7 @@ fn figure(figure: &FigureResult) -> Table {
 }
 
 fn entries(run: &RunResult) -> Table {
-    let row = |entry: &crate::result::Entry| {
+    let row = |entry: &Entry| {
         let verdict = entry.verdict.as_str();
         let why = if entry.why.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", entry.why) };
         vec![or_none(&entry.source), why]

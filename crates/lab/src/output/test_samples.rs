@@ -152,8 +152,8 @@ pub(super) fn row(key: &str, title: &str, paper: Option<f64>, values: &[f64]) ->
         title: title.to_owned(),
         matrix: BTreeMap::new(),
         paper,
-        values: values.to_vec(),
-        median: median(values),
+        values: values.iter().copied().map(Some).collect(),
+        median: median(values.iter().copied()),
     }
 }
 
@@ -162,18 +162,21 @@ pub(super) fn figure(name: &str, unit: &str, source: &str, rows: Vec<FigureRow>)
 }
 
 fn ratio(paper: Option<f64>, values: &[f64], verdict: Verdict, because: &str) -> RatioResult {
-    let ours = median(values);
+    let ours = median(values.iter().copied());
     RatioResult {
         paper,
         ours,
         peers: BTreeMap::new(),
         spread: ours.map(|_| 0.021),
-        values: values.to_vec(),
+        speed_spread: ours.map(|_| 0.014),
+        values: values.iter().copied().map(Some).collect(),
+        tolerance: 0.1,
         at_least: None,
         at_most: None,
         source: "Table 3".to_owned(),
         verdict,
         because: because.to_owned(),
+        spread_because: String::new(),
     }
 }
 

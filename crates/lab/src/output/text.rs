@@ -22,9 +22,8 @@ pub(super) fn measured(value: Option<f64>) -> String {
 }
 
 /// A median with the range of its values: `2.5 (2 to 3)`. One value has no range.
-pub(super) fn with_range(median: Option<f64>, values: &[f64]) -> String {
-    let values: Vec<_> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    match range(&values) {
+pub(super) fn with_range(median: Option<f64>, values: &[Option<f64>]) -> String {
+    match range(values.iter().copied().flatten()) {
         Some((least, most)) if values.len() > 1 => {
             format!("{} ({} to {})", measured(median), measured(Some(least)), measured(Some(most)))
         }
@@ -137,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_median_has_the_range_of_several_values() {
-        assert_eq!(with_range(Some(2.0), &[1.0, 2.0, 3.0]), "2 (1 to 3)");
-        assert_eq!(with_range(Some(2.0), &[2.0]), "2");
+        assert_eq!(with_range(Some(2.0), &[Some(1.0), None, Some(3.0)]), "2 (1 to 3)");
+        assert_eq!(with_range(Some(2.0), &[Some(2.0)]), "2");
     }
 
     #[test]

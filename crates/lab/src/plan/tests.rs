@@ -118,3 +118,56 @@ fn an_unknown_key_and_a_wrong_name_are_errors_with_a_place() {
     let error = catalogue::find(&path.display().to_string()).unwrap_err().to_string();
     assert!(error.ends_with("the experiment is named try, and so belongs in try.toml"), "{error}");
 }
+
+#[track_caller]
+fn expect_error(more: &str, expected: &str) {
+    let error = plan(&format!("{VARIANT}{more}"), false).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn files_stay_below_the_directory_of_the_run() {
+    for path in ["/etc/motd", "../x", "a/../../x", ""] {
+        expect_error(&format!("[[file]]\npath = '{path}'\nsize = '1'\n"), "leaves the directory");
+    }
+    expect_error("[templates]\n'../x' = 'peers/x'\n", "leaves the directory");
+    for size in ["many", "1TB"] {
+        expect_error(&format!("[[file]]\npath = 'x'\nsize = '{size}'\n"), &format!("the size {size} of the file x"));
+    }
+}
+
+#[test]
+fn steps_do_not_wait_in_a_circle() {
+    let step = |name: &str, after: &str| {
+        format!("[[step]]\nname = '{name}'\nhosts = ['a']\nrun = 'true'\nafter = '{after}'\n")
+    };
+    expect_error(&step("one", "one"), "the step one waits for itself");
+    let first = "[[step]]\nname = 'first'\nhosts = ['a']\nrun = 'true'\n";
+    expect_error(&[step("one", "two"), step("two", "one"), first.to_owned()].concat(), "the step one waits for itself");
+    plan(&format!("{VARIANT}{first}{}{}", step("one", "first"), step("two", "one")), false).unwrap();
+}
+
+#[test]
+fn a_side_of_a_ratio_has_a_variant_and_a_measure() {
+    expect_error("[[ratio]]\nname = 'r'\nof = 'v'\n", "write VARIANT:MEASURE");
+    let mistyped = format!("{VARIANT}[[ratio]]\nname = 'r'\nof = 'w:load.rate'\n");
+    assert!(matches!(plan(&mistyped, true), Err(Error::Unknown { .. })), "also in a quick run");
+    let full_only = format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\nquick = false\n");
+    let plan = plan(&format!("{full_only}[[ratio]]\nname = 'r'\nof = 'w:load.rate'\n"), true).unwrap();
+    assert_eq!(plan.variants.len(), 1);
+}
+
+#[test]
+fn hosts_and_routers_are_checked_before_a_run() {
+    expect_error("[[host]]\nname = 'b'\nnumber = 2\nnetworks = ['nowhere']\n", "nowhere");
+    let router = "[[network]]\nname = 'far'\nipv4 = '198.51.100.0/24'\n\
+                  [[router]]\nname = 'wan'\nbetween = ['net', 'far']\nround-trip = '1ms'\nloss = 2.0\n";
+    expect_error(router, "the router wan: the loss of the router is 2");
+    let none = MINIMAL.replace("full = 5", "full = 0");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("try.toml");
+    fs::write(&path, format!("{none}{VARIANT}")).unwrap();
+    let options = Options { is_quick: false, rounds: None, seed: 7, set: BTreeMap::new() };
+    let found = catalogue::find(&path.display().to_string()).unwrap();
+    assert!(matches!(Plan::new(found, options, Path::new("/work")), Err(Error::NoRounds)));
+}

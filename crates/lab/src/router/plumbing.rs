@@ -5,6 +5,7 @@ use std::process::{self, Command};
 
 use super::driver::DEVICES;
 use super::{Error, failed};
+use crate::commands;
 
 /// The first of the two tables of routes, which is also the priority of its rule.
 const TABLE: usize = 100;
@@ -38,13 +39,10 @@ pub(super) fn connect(interfaces: [&str; 2]) -> Result<(), Error> {
 /// Gives this process `SCHED_FIFO`, which threads inherit.
 pub(super) fn become_real_time() -> Result<(), Error> {
     let id = process::id().to_string();
-    let output = Command::new("chrt").args(["--fifo", "--all-tasks", "--pid", REAL_TIME_PRIORITY, &id]).output();
-    let output = output.map_err(failed("run `chrt` of util-linux"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(failed("set the scheduling policy")(std::io::Error::other(stderr)))
+    let mut chrt = Command::new("chrt");
+    let ran = commands::run(chrt.args(["--fifo", "--all-tasks", "--pid", REAL_TIME_PRIORITY, &id]));
+    let ran = ran.map_err(failed("run `chrt` of util-linux"))?;
+    ran.map(drop).map_err(|stderr| failed("set the scheduling policy")(std::io::Error::other(stderr)))
 }
 
 fn replace_rule(family: &str, priority: usize, rule: &[&str]) -> Result<(), Error> {
@@ -60,10 +58,6 @@ fn set(name: &str, value: &str) -> Result<(), Error> {
 }
 
 fn ip(arguments: &[&str]) -> Result<(), Error> {
-    let output = Command::new("ip").args(arguments).output().map_err(failed("run `ip` of iproute2"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Ip { arguments: arguments.join(" "), stderr })
+    let ran = commands::run(Command::new("ip").args(arguments)).map_err(failed("run `ip` of iproute2"))?;
+    ran.map(drop).map_err(|stderr| Error::Ip { arguments: arguments.join(" "), stderr })
 }

@@ -1,12 +1,9 @@
 //! What the trials of a run show: figures, ratios, verdicts.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
-
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::Error;
+use super::measured::{Measured, Taken};
 use crate::experiment::{Figure, Plot, Quotient, Ratio};
 use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
@@ -15,16 +12,12 @@ use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, Ra
 use crate::statistics::{median, range};
 use crate::verdict;
 
-/// A trial of a variant.
-pub(super) struct Taken {
-    pub(super) variant: String,
-    pub(super) round: u32,
-    pub(super) trial: Trial,
-}
+/// The spread of a ratio that needs a reason.
+const SPREAD_MAX: f64 = 0.05;
 
-/// The result, without commands, delays and plots.
-pub(super) fn result(plan: &Plan, trials: &[Taken], started: (Instant, OffsetDateTime)) -> Result<RunResult, Error> {
-    let experiment = plan.experiment();
+/// The result, without plots.
+pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Error> {
+    let (experiment, trials) = (plan.experiment(), &measured.trials);
     let figures = experiment.figures.iter().map(|figure| figure_result(plan, figure, trials));
     let figures = figures.collect::<Result<Vec<_>, _>>()?;
     let mut ratios = BTreeMap::new();
@@ -37,21 +30,21 @@ pub(super) fn result(plan: &Plan, trials: &[Taken], started: (Instant, OffsetDat
         title: experiment.title.clone(),
         paper: experiment.paper.clone(),
         text: experiment.text.trim().to_owned(),
-        verdict: verdict::of_all(entries.iter().map(|entry| entry.verdict)),
+        verdict: verdict::of_all(ratios.values().map(|ratio| ratio.verdict)),
         quick: plan.options.is_quick,
         rounds: plan.rounds,
         seed: plan.options.seed,
-        started: started.1.format(&Rfc3339).unwrap_or_default(),
-        seconds: started.0.elapsed().as_secs_f64(),
+        started: measured.started.clone(),
+        seconds: measured.seconds,
         ratios,
         figures,
         entries,
         printed: experiment.printed.iter().map(PrintedFigure::from).collect(),
-        deviations: experiment.deviations.clone(),
-        delays: Vec::new(),
+        deviations: [experiment.deviations.clone(), measured.deviations.clone()].concat(),
+        delays: measured.delays.clone(),
         plots: Vec::new(),
-        versions: BTreeMap::new(),
-        commands: Vec::new(),
+        versions: measured.versions.clone(),
+        commands: measured.commands.clone(),
     })
 }
 
@@ -99,13 +92,13 @@ fn figure_result(plan: &Plan, figure: &Figure, trials: &[Taken]) -> Result<Figur
     for variant in plan.variants.iter().filter(has) {
         let of_variant = trials.iter().filter(|taken| taken.variant == variant.key);
         let values = of_variant.map(|taken| value(&figure.measure, &taken.trial, &figure.name, &variant.key));
-        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let values = values.map(|value| value.map(finite)).collect::<Result<Vec<_>, _>>()?;
         rows.push(FigureRow {
             variant: variant.key.clone(),
             title: variant.title.clone(),
             matrix: variant.matrix.clone(),
             paper: figure.paper.get(&variant.key).copied(),
-            median: median(&values),
+            median: median(values.iter().copied().flatten()),
             values,
         });
     }
@@ -113,50 +106,76 @@ fn figure_result(plan: &Plan, figure: &Figure, trials: &[Taken]) -> Result<Figur
 }
 
 fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioResult, Error> {
-    let values = quotients(plan, &ratio.ours, &ratio.name, trials)?;
+    let measured = |measure: &str, taken: &Taken| value(measure, &taken.trial, &ratio.name, &taken.variant);
+    let values = quotients(plan, &ratio.ours, trials, measured)?;
     let mut peers = BTreeMap::new();
     for (peer, quotient) in &ratio.peers {
-        peers.insert(peer.clone(), median(&quotients(plan, quotient, &ratio.name, trials)?));
+        peers.insert(peer.clone(), median(quotients(plan, quotient, trials, measured)?.into_iter().flatten()));
     }
-    let ours = median(&values);
+    // Of a trial that is too short for a speed, none is known.
+    let speeds = quotients(plan, &ratio.ours, trials, |_, taken| Ok(taken.trial.speed.unwrap_or(f64::NAN)))?;
+    let ours = median(values.iter().copied().flatten());
+    let spread = spread(&values);
     let verdict = ours.map_or(Verdict::Impossible, |ours| verdict::of_ratio(ratio, ours));
+    let because = match verdict {
+        Verdict::Differs => ratio.because.clone(),
+        Verdict::Impossible if values.is_empty() => "The run has none of its variants.".to_owned(),
+        Verdict::Impossible => "No round has a value.".to_owned(),
+        Verdict::Reproduced | Verdict::Exceeded => String::new(),
+    };
+    let is_wide = spread.is_some_and(|spread| spread > SPREAD_MAX);
     Ok(RatioResult {
         paper: ratio.paper,
         ours,
         peers,
-        spread: ours.and_then(|median| spread(&values, median)),
+        spread,
+        speed_spread: self::spread(&speeds),
         values,
+        tolerance: ratio.tolerance,
         at_least: ratio.at_least,
         at_most: ratio.at_most,
         source: ratio.source.clone(),
-        because: if verdict == Verdict::Differs { ratio.because.clone() } else { String::new() },
+        because,
+        spread_because: if is_wide { ratio.spread_because.clone() } else { String::new() },
         verdict,
     })
 }
 
-/// The quotient in each round. None in a quick run without one of the variants.
-fn quotients(plan: &Plan, quotient: &Quotient, name: &str, trials: &[Taken]) -> Result<Vec<f64>, Error> {
-    let rounds = 1..=plan.rounds;
-    let values = rounds.map(|round| {
-        let Some(of) = side(plan, &quotient.of, name, trials, round)? else { return Ok(None) };
+/// The quotient in each round, of what `value` takes out of a trial by a measure. Empty if the run lacks a variant, as quick
+/// runs do.
+fn quotients(
+    plan: &Plan,
+    quotient: &Quotient,
+    trials: &[Taken],
+    value: impl Fn(&str, &Taken) -> Result<f64, Error>,
+) -> Result<Vec<Option<f64>>, Error> {
+    let side = |side: &str, round| {
+        let Some((variant, measure)) = plan.side(side) else { return Ok(None) };
+        let taken = trials.iter().find(|taken| taken.variant == variant.key && taken.round == round);
+        taken.map(|taken| value(measure, taken)).transpose()
+    };
+    let values = (1..=plan.rounds).map(|round| {
+        let Some(of) = side(&quotient.of, round)? else { return Ok(None) };
         let Some(over) = &quotient.over else { return Ok(Some(of)) };
-        Ok(side(plan, over, name, trials, round)?.map(|over| of / over))
+        Ok(side(over, round)?.map(|over| of / over))
     });
-    Ok(values.collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
+    let values = values.collect::<Result<Vec<_>, Error>>()?;
+    Ok(values.into_iter().flatten().map(finite).collect())
 }
 
-fn side(plan: &Plan, side: &str, name: &str, trials: &[Taken], round: u32) -> Result<Option<f64>, Error> {
-    let Some((variant, measure)) = plan.side(side) else { return Ok(None) };
-    let taken = trials.iter().find(|taken| taken.variant == variant.key && taken.round == round);
-    taken.map(|taken| value(measure, &taken.trial, name, &variant.key)).transpose()
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
 }
 
 fn value(measure: &str, trial: &Trial, name: &str, variant: &str) -> Result<f64, Error> {
     measure::value(measure, trial).map_err(|error| Error::Measure { place: format!("\"{name}\" of {variant}"), error })
 }
 
+/// The ratios that are rows of the paper, and the rows that cannot be measured. Beyond the papers, all ratios.
 fn entries(plan: &Plan, ratios: &BTreeMap<String, RatioResult>) -> Vec<Entry> {
-    let measured = ratios.iter().map(|(name, ratio)| Entry {
+    let is_beyond = plan.experiment().paper.is_none();
+    let rows = ratios.iter().filter(|(_, ratio)| is_beyond || !ratio.source.is_empty());
+    let measured = rows.map(|(name, ratio)| Entry {
         source: if ratio.source.is_empty() { name.clone() } else { format!("{}: {name}", ratio.source) },
         verdict: ratio.verdict,
         why: ratio.because.clone(),
@@ -169,18 +188,12 @@ fn entries(plan: &Plan, ratios: &BTreeMap<String, RatioResult>) -> Vec<Entry> {
     measured.chain(impossible).collect()
 }
 
-fn spread(values: &[f64], median: f64) -> Option<f64> {
-    let (least, most) = range(values)?;
-    (values.len() > 1 && median != 0.0).then(|| (most - least) / median)
+/// The largest minus the least, divided by the median. None of one value, and if the median is 0.
+fn spread(values: &[Option<f64>]) -> Option<f64> {
+    let values: Vec<_> = values.iter().copied().flatten().collect();
+    let (median, (least, most)) = (median(values.iter().copied())?, range(values.iter().copied())?);
+    finite((most - least) / median.abs()).filter(|_| values.len() > 1)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_value_has_no_spread() {
-        assert_eq!(spread(&[2.0], 2.0), None);
-        assert_eq!(spread(&[1.0, 2.0, 3.0], 2.0), Some(1.0));
-    }
-}
+mod tests;

@@ -117,17 +117,17 @@ impl<'a> RunningTrial<'a> {
         let sampler = Sampler::start(&self.testbed);
         let steps = self.run_steps(started);
         let elapsed_s = started.elapsed().as_secs_f64();
-        let mut points: BTreeMap<_, _> = sampler.finish().into_iter().collect();
+        let mut seen = sampler.finish();
         let steps = steps?;
         let after = used(&self.testbed)?;
         let hosts = hosts.iter().map(|host| {
             let seconds = (after[&host.name].saturating_sub(before[&host.name])).as_secs_f64();
-            let points = points.remove(&host.name).unwrap_or_default();
+            let points = seen.hosts.remove(&host.name).unwrap_or_default();
             (host.name.clone(), HostUse { seconds, elapsed_s, quota: host.cpu, points })
         });
         let hosts = hosts.collect();
         let lines = self.end()?;
-        Ok(Trial { steps, lines, hosts })
+        Ok(Trial { steps, lines, hosts, speed: seen.speed })
     }
 
     fn run_steps(&mut self, started: Instant) -> Result<BTreeMap<String, StepOutcome>, TrialError> {
@@ -157,8 +157,8 @@ impl<'a> RunningTrial<'a> {
             running.program.stop();
             let path = self.folder.join(format!("{}.out", running.process.name));
             let output = File::open(&path).map_err(|error| file_error("read", &path, error))?;
-            let parsed = BufReader::new(output).lines().map_while(Result::ok);
-            let parsed = parsed.filter_map(|line| serde_json::from_str(&line).ok());
+            let parsed = BufReader::new(output).split(b'\n').map_while(Result::ok);
+            let parsed = parsed.filter_map(|line| serde_json::from_slice(&line).ok());
             lines.insert(running.process.name.clone(), parsed.collect());
         }
         Ok(lines)
@@ -172,7 +172,7 @@ impl<'a> RunningTrial<'a> {
     /// A command on a host, which the result names.
     fn command(&mut self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, TrialError> {
         let words = variables::words(run, values).map_err(in_place(place))?;
-        self.commands.push(format!("{host}: {}", words.join(" ")));
+        self.commands.push(format!("{}, {host}: {}", self.variant.key, words.join(" ")));
         self.quiet_command(host, run, values, place)
     }
 

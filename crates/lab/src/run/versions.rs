@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 /// Programs that experiments use, the argument for their version, and what the line of the version starts with.
-const PROGRAMS: [(&str, &str, &str); 10] = [
+const PROGRAMS: [(&str, &str, &str); 16] = [
     ("watari", "--version", "watari"),
     ("apache2", "-v", "Server version"),
     ("nginx", "-v", "nginx version"),
@@ -14,8 +14,14 @@ const PROGRAMS: [(&str, &str, &str); 10] = [
     ("varnishd", "-V", "varnishd"),
     ("squid", "-v", "Squid Cache"),
     ("lighttpd", "-v", "lighttpd"),
+    ("caddy", "version", ""),
+    ("h2o", "--version", "h2o"),
     ("keepalived", "-v", "Keepalived"),
     ("openssl", "version", "OpenSSL"),
+    ("java", "-version", "openjdk"),
+    ("python3", "--version", "Python"),
+    ("iperf3", "--version", "iperf"),
+    ("curl", "--version", "curl"),
 ];
 
 /// What the figures of this run depend on.

@@ -88,7 +88,6 @@ fn a_killed_run_ends_and_the_next_removes_the_rest() -> Result<(), Failure> {
     supervisor.child.kill()?;
     supervisor.child.wait()?;
     until("all processes of the sandbox have ended", || place.processes().is_ok_and(|ids| ids.is_empty()))?;
-    assert!(!supervisor.groups().is_empty(), "nothing could have removed them");
 
     fs::remove_file(place.path("started"))?;
     let mut next = place.start()?;

@@ -1,17 +1,18 @@
 //! `watari lab`: experiments in network namespaces.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use watari_balance::{BulkPolicy, HandshakePolicy};
+use watari_lab::experiment::Experiment;
 use watari_lab::plan::Options;
 use watari_lab::result::RunResult;
 use watari_lab::scale::{SharingCost, Spread, bytes_of_keys};
 use watari_lab::supervisor::{self, Order};
-use watari_lab::{catalogue, output, router};
+use watari_lab::{catalogue, output, router, run};
 use watari_session::Placement;
 
 use super::print::{print, print_json};
@@ -25,6 +26,7 @@ Examples:
   watari lab list
   watari lab run cssl-a --quick           one experiment, with fewer rounds and smaller loads
   watari lab run anma-1 anma-2            the results go to lab-runs/anma-1 and lab-runs/anma-2
+  watari lab evaluate cssl-a              its figures and verdicts again, without a new run
   watari lab report                       one page of all results below lab-runs
   watari lab export mine                  the files of all experiments, to change; then:
   watari lab run mine/cssl-a.toml
@@ -44,6 +46,15 @@ enum Command {
         json: bool,
     },
     Run(Run),
+    /// Compute the result of finished runs again, by the experiments' present figures, ratios and plots
+    Evaluate {
+        /// The experiments: names, or files
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// The folder of the run, for one experiment [default: lab-runs/NAME]
+        #[arg(long, value_name = "DIR")]
+        json: Option<PathBuf>,
+    },
     Report(Report),
     /// Write the files of all experiments to a new folder, as a start for experiments of your own
     Export {
@@ -84,7 +95,7 @@ Examples:
   watari lab run mine/cssl-a.toml --rounds 1
   watari lab run --all --quick
 
-The folder of a run gets result.json, tables as CSV, plots as SVG and PNG, and the report page. Exit status: 0 whatever the
+The folder of a run gets trials.json (all that was measured), result.json, tables as CSV, and plots as SVG and PNG. Exit status: 0 whatever the
 verdicts are, 1 a run failed, 2 wrong usage.")]
 struct Run {
     /// The experiments: names, or files
@@ -96,7 +107,7 @@ struct Run {
     /// Run fewer rounds with smaller loads; a run takes less than 2 minutes
     #[arg(long)]
     quick: bool,
-    /// The folder of the result, for one experiment [default: lab-runs/NAME]
+    /// The folder of the result, for one experiment [default: lab-runs/NAME, or lab-runs/NAME-quick]
     #[arg(long, value_name = "DIR")]
     json: Option<PathBuf>,
     /// The rounds, instead of the experiment's number
@@ -139,7 +150,7 @@ struct Inside {
 
 #[derive(Args)]
 struct Router {
-    #[arg(num_args = 2)]
+    #[arg(num_args = 2, required = true)]
     interfaces: Vec<String>,
     #[arg(long, value_parser = watari_values::duration::parse)]
     round_trip: Duration,
@@ -168,6 +179,7 @@ impl Lab {
         match self.command {
             Command::List { json } => list(json),
             Command::Run(run) => run.execute(),
+            Command::Evaluate { names, json } => evaluate(&names, json.as_deref()),
             Command::Report(report) => report.execute(),
             Command::Export { folder } => Ok(catalogue::export(&folder)?),
             Command::Scale { nodes } => scale(nodes),
@@ -177,7 +189,8 @@ impl Lab {
             Command::Probe { address, probes } => {
                 let mut round_trips = router::measure(address, probes)?;
                 round_trips.sort();
-                print(format_args!("{}\n", round_trips[round_trips.len() / 2].as_secs_f64() * 1e3))
+                let median = round_trips.get(round_trips.len() / 2).ok_or(router::Error::NoAnswer(address))?;
+                print(format_args!("{}\n", median.as_secs_f64() * 1e3))
             }
         }
     }
@@ -216,11 +229,33 @@ fn scale(nodes: usize) -> Result<(), Failure> {
     }))
 }
 
+fn evaluate(names: &[String], json: Option<&Path>) -> Result<(), Failure> {
+    one_folder(names, json.is_some())?;
+    for name in names {
+        let found = catalogue::find(name)?;
+        let folder = folder(&found.experiment, false, json);
+        show(&run::evaluate(found, &folder).map_err(|error| supervisor::Error::Run(Box::new(error)))?)?;
+    }
+    Ok(())
+}
+
+/// Refuses one folder for several experiments.
+fn one_folder(names: &[String], is_named: bool) -> Result<(), Failure> {
+    if names.len() > 1 && is_named {
+        return Err(Failure::Usage("--json and --keep are for one experiment".to_owned()));
+    }
+    Ok(())
+}
+
+/// The folder of a full run, or that of a quick one, which does not replace it.
+fn folder(experiment: &Experiment, is_quick: bool, json: Option<&Path>) -> PathBuf {
+    let name = if is_quick { format!("{}-quick", experiment.name) } else { experiment.name.clone() };
+    json.map_or_else(|| Path::new("lab-runs").join(name), Path::to_owned)
+}
+
 impl Run {
     fn execute(self) -> Result<(), Failure> {
-        if self.names.len() > 1 && (self.json.is_some() || self.keep.is_some()) {
-            return Err(Failure::Usage("--json and --keep are for one experiment".to_owned()));
-        }
+        one_folder(&self.names, self.json.is_some() || self.keep.is_some())?;
         if !self.all {
             return self.names.iter().try_for_each(|name| self.run(name));
         }
@@ -239,7 +274,7 @@ impl Run {
 
     fn run(&self, name: &str) -> Result<(), Failure> {
         let found = catalogue::find(name)?;
-        let folder = self.json.clone().unwrap_or_else(|| PathBuf::from("lab-runs").join(&found.experiment.name));
+        let folder = folder(&found.experiment, self.quick, self.json.as_deref());
         let set = self.set.iter().cloned().collect();
         let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed, set };
         let order = Order { name: name.to_owned(), options, folder, keep: self.keep.clone() };
@@ -275,11 +310,7 @@ impl Inside {
 
 impl Report {
     fn execute(self) -> Result<(), Failure> {
-        output::report(&self.runs, &self.out)?;
-        if let Some(markdown) = &self.markdown {
-            let text = output::reproduction(&self.runs)?;
-            std::fs::write(markdown, text).map_err(|error| output::Error::Write(markdown.clone(), error))?;
-        }
+        output::report(&self.runs, &self.out, self.markdown.as_deref())?;
         print(format_args!("wrote {}\n", self.out.display()))
     }
 }

@@ -72,6 +72,10 @@ fn scenario_b_runs_in_small_and_sharing_saves_full_handshakes() {
     assert_eq!(count(&result, "full handshakes", "tickets"), 16);
     let off = count(&result, "full handshakes", "sl-off");
     assert!((17..=48).contains(&off), "{off}");
+    let out = watari(dir.path(), &["lab", "evaluate", "cssl-b", "--json", "cssl-b"]).done();
+    assert!(out.ends_with(&format!("cssl-b: {}\n", result["verdict"].as_str().unwrap())), "{out}");
+    let again = fs::read(dir.path().join("cssl-b/result.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&again).unwrap(), result, "the trials have all that the result needs");
     let markdown = dir.path().join("reproduction.md");
     let report = ["lab", "report", "--runs", ".", "--out", "report.html", "--markdown", markdown.to_str().unwrap()];
     assert_eq!(watari(dir.path(), &report).done(), "wrote report.html\n");
@@ -108,6 +112,8 @@ fn wrong_names_files_and_settings_are_refused() {
     assert!(error.contains("cannot read absent.toml"), "{error}");
     let error = watari(dir.path(), &["lab", "run", "cssl-a", "--set", "colour=red"]).refused(2);
     assert!(error.contains("--set names the variable colour"), "{error}");
+    let error = watari(dir.path(), &["lab", "evaluate", "cssl-a", "--json", "absent"]).refused(1);
+    assert!(error.contains("cannot read absent/trials.json"), "{error}");
     let error = watari(dir.path(), &["lab", "run", "cssl-a", "cssl-b", "--json", "one"]).refused(2);
     assert!(error.contains("--json and --keep are for one experiment"), "{error}");
 }

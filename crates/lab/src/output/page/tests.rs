@@ -48,13 +48,14 @@ fn a_page_has_all_runs() {
         "Scenario A: persistence by client address",
         "Hatsugai and Saito, 2007",
         "exceeded",
+        "1 reproduced, 1 impossible",
         "quick",
         "3",
         "2026-11-27",
     ];
     assert_eq!(overview[0], line);
-    assert_eq!(overview[3], ["broken", "-", "-", "unreadable", "-", "-", "-"]);
-    assert_eq!((overview[1][4].as_str(), overview.len()), ("full", 4));
+    assert_eq!(overview[3], ["broken", "-", "-", "unreadable", "-", "-", "-", "-"]);
+    assert_eq!((overview[1][5].as_str(), overview.len()), ("full", 4));
 }
 
 #[test]
@@ -65,21 +66,29 @@ fn the_papers_numbers_are_beside_ours() {
     assert_eq!(figures[3], ["CSSL-SL, migration on", "638.3", "2,110 (2,080 to 2,150)"]);
     assert_eq!(rows(&document, "full handshakes, of 3,000 sessions (Table 3)")[3], ["One server", "-", "-"]);
     let ratios = rows(&document, "Ratios");
-    let missing = ["on/LB-RR", "Table 3", "1.45", "-", "-", "-", "-", "differs", "Apache did not start"];
+    let missing = ["on/LB-RR", "Table 3", "1.45", "-", "-", "-", "within 10 %", "differs", "Apache did not start"];
     let on_off = [
         "on/off",
         "Table 3",
         "1.64",
         "1.910 (1.890 to 1.930)",
-        "2.1 %",
+        "2.1 % (1.4 %)",
         "HAProxy -; nginx 1.020",
-        "at least 1.64",
+        "within 10 %, at least 1.64",
         "exceeded",
         "-",
     ];
     assert_eq!(ratios, [missing.map(str::to_owned), on_off.map(str::to_owned)]);
     let entries = rows(&document, "Rows of the paper");
     assert_eq!(entries[1][1], "impossible (cyclesoak needs a kernel of its time)");
+}
+
+#[test]
+fn a_ratio_says_why_it_differs_and_why_its_spread_is_large() {
+    let mut run = scenario_b();
+    let ratio = run.ratios.get_mut("on/off").unwrap();
+    (ratio.because, ratio.spread_because) = ("It is slow.".to_owned(), "It varies.".to_owned());
+    assert_eq!(rows(&parse(&page(&runs([run]))), "Ratios")[1][8], "It is slow. Spread: It varies.");
 }
 
 #[test]

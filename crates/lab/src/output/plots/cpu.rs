@@ -61,7 +61,7 @@ fn course(host: &str, series: &[&CpuSeries]) -> Course {
             seconds.entry(at.round() as i64).or_default().push(100.0 * cores / one.quota.unwrap_or(1.0));
         }
     }
-    seconds.into_iter().filter_map(|(second, uses)| Some((second as f64, median(&uses)?))).collect()
+    seconds.into_iter().filter_map(|(second, uses)| Some((second as f64, median(uses)?))).collect()
 }
 
 fn unit(series: &[&CpuSeries]) -> &'static str {

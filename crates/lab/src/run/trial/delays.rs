@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{RunningTrial, TrialError};
+use crate::commands;
 use crate::experiment::Router;
 use crate::hosts;
 use crate::result::Delay;
@@ -59,14 +60,11 @@ impl RunningTrial<'_> {
         let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("echo.{suffix}")));
         let _echo = hosts::Process::spawn(self.watari(&far.name, &["lab", "echo", &address])?, &output, &errors)?;
         let probes = PROBES.to_string();
-        let output = self.watari(&near.name, &["lab", "probe", &address, "--probes", &probes])?.output();
-        let output = output.map_err(|error| file_error("run", Path::new("watari lab probe"), error))?;
+        let ran = commands::run(&mut self.watari(&near.name, &["lab", "probe", &address, "--probes", &probes])?);
+        let ran = ran.map_err(|error| file_error("run", Path::new("watari lab probe"), error))?;
         let step = || format!("probe of {}", router.name);
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(TrialError::Step { name: step(), stderr });
-        }
-        serde_json::from_slice(&output.stdout).map_err(|error| TrialError::Json { name: step(), error })
+        let output = ran.map_err(|stderr| TrialError::Step { name: step(), stderr })?;
+        serde_json::from_slice(&output).map_err(|error| TrialError::Json { name: step(), error })
     }
 
     fn watari(&self, host: &str, words: &[&str]) -> Result<Command, TrialError> {

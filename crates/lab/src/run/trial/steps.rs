@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::TrialError;
+use crate::commands;
 use crate::measure::StepOutcome;
 use crate::plan::PlannedStep;
 use crate::run::files::{FileError, file_error};
@@ -20,7 +21,7 @@ const STEP_MAX: Duration = Duration::from_mins(20);
 
 #[derive(Default)]
 pub(super) struct Steps<'a> {
-    waiting: Vec<(&'a PlannedStep, Command, PathBuf)>,
+    waiting: Vec<(&'a PlannedStep, Command, StepFiles)>,
     running: Vec<RunningStep<'a>>,
     ended: BTreeMap<String, StepOutcome>,
 }
@@ -29,13 +30,19 @@ struct RunningStep<'a> {
     step: &'a PlannedStep,
     child: Child,
     started_s: f64,
-    /// Its output, without the ending of the file.
+    files: StepFiles,
+}
+
+/// The files that a step writes.
+struct StepFiles {
     output: PathBuf,
+    errors: PathBuf,
 }
 
 impl<'a> Steps<'a> {
     pub(super) fn add(&mut self, step: &'a PlannedStep, command: Command, folder: &Path) {
-        self.waiting.push((step, command, folder.join(format!("step-{}", step.name))));
+        let [output, errors] = ["out", "err"].map(|suffix| folder.join(format!("step-{}.{suffix}", step.name)));
+        self.waiting.push((step, command, StepFiles { output, errors }));
     }
 
     /// Runs all steps. Calls `check` again and again meanwhile. If a step or a check fails, the others end.
@@ -59,15 +66,12 @@ impl<'a> Steps<'a> {
             started.elapsed() >= step.at && step.after.as_ref().is_none_or(|after| ended.contains_key(after))
         };
         while let Some(index) = self.waiting.iter().position(|(step, ..)| is_due(step, &self.ended)) {
-            let (step, mut command, output) = self.waiting.remove(index);
+            let (step, mut command, files) = self.waiting.remove(index);
             let started_s = started.elapsed().as_secs_f64();
-            let child = command
-                .stdin(Stdio::null())
-                .stdout(create(&output.with_extension("out"))?)
-                .stderr(create(&output.with_extension("err"))?)
-                .spawn();
+            let child =
+                command.stdin(Stdio::null()).stdout(create(&files.output)?).stderr(create(&files.errors)?).spawn();
             let child = child.map_err(|error| file_error("run", Path::new(&step.step.run), error))?;
-            self.running.push(RunningStep { step, child, started_s, output });
+            self.running.push(RunningStep { step, child, started_s, files });
         }
         Ok(())
     }
@@ -111,14 +115,14 @@ impl RunningStep<'_> {
     fn outcome(&self, status: ExitStatus, ended_s: f64) -> Result<StepOutcome, TrialError> {
         let name = || self.step.name.clone();
         if !status.success() && !self.step.step.may_fail {
-            let stderr = fs::read_to_string(self.output.with_extension("err")).unwrap_or_default();
-            let stderr = format!("{status}: {}", stderr.trim());
+            let stderr = format!("{status}: {}", commands::end_of_file(&self.files.errors));
             return Err(TrialError::Step { name: name(), stderr });
         }
         let mut json = serde_json::Value::Null;
-        if self.step.step.load || self.step.step.json {
-            let path = self.output.with_extension("out");
-            let output = fs::read(&path).map_err(|error| file_error("read", &path, error))?;
+        // A step that may fail prints nothing when it does.
+        if (self.step.step.load || self.step.step.json) && (status.success() || !self.step.step.may_fail) {
+            let path = &self.files.output;
+            let output = fs::read(path).map_err(|error| file_error("read", path, error))?;
             json = serde_json::from_slice(&output).map_err(|error| TrialError::Json { name: name(), error })?;
         }
         Ok(StepOutcome { started_s: self.started_s, ended_s, is_load: self.step.step.load, json })
