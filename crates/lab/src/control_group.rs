@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if this user may not make groups, or nobody may here.
+    /// True if this user may not make groups, or the hierarchy is mounted read-only.
     fn is_refusal(&self) -> bool {
         let (Self::Create { error, .. } | Self::Use { error, .. }) = self else { return false };
         matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
