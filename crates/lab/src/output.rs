@@ -30,6 +30,8 @@ use crate::result::{CpuSeries, PlotFile, RunResult};
 /// How the connections of a variant ended, for [`Plot::Ternary`].
 #[derive(Clone, Debug)]
 pub struct TernaryPoints {
+    /// The process that printed the spans.
+    pub process: String,
     /// The key of the variant.
     pub variant: String,
     /// A point for each span, in percent: `S_NORMAL`, the clients' aborts, `TIMEOUT`. It leaves out

@@ -137,7 +137,7 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
     write_templates(&plan.found, &experiment.templates, &plan.values, &places.work)?;
     for command in &experiment.prepare {
         let words = variables::words(command, &plan.values).map_err(in_place(command))?;
-        commands.push(words.join(" "));
+        commands.push(variables::shown(&words));
         run_once(&words, places)?;
     }
     Ok(())

@@ -45,6 +45,15 @@ pub fn words(command: &str, values: &Values) -> Result<Vec<String>, Error> {
     command.split_whitespace().map(|word| fill(word, values)).collect()
 }
 
+/// The words of a command for people: one with a blank has quotes.
+pub fn shown(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let is_plain = !word.is_empty() && !word.contains(char::is_whitespace);
+        if is_plain { word.clone() } else { format!("'{word}'") }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// Adds the values of a table of a file.
 pub fn add(values: &mut Values, more: &BTreeMap<String, Scalar>) {
     values.extend(more.iter().map(|(name, value)| (name.clone(), value.to_string())));
@@ -79,5 +88,11 @@ mod tests {
         let mut values = values(&[("line", "r=${rate}"), ("rate", "5")]);
         add(&mut values, &[("rate".to_owned(), Scalar::Integer(6))].into());
         assert_eq!(fill("${line}", &values).as_deref(), Ok("r=6"));
+    }
+
+    #[test]
+    fn a_word_with_a_blank_is_shown_with_quotes() {
+        let words = ["sh", "-c", "a b", ""].map(str::to_owned);
+        assert_eq!(shown(&words), "sh -c 'a b' ''");
     }
 }

@@ -70,7 +70,10 @@ fn drawings(
             one(title, lines::draw(title, find(run, title, figure)?, x, series.as_deref()))
         }
         Plot::Cpu { title, hosts, variants, .. } => cpu::draw(title, hosts, variants, run, cpu),
-        Plot::Ternary { title, variants, .. } => one(title, ternary::draw(title, variants, run, ternary)),
+        Plot::Ternary { title, process, variants } => {
+            let points: Vec<_> = ternary.iter().filter(|points| points.process == *process).collect();
+            one(title, ternary::draw(title, variants, run, &points))
+        }
     })
 }
 

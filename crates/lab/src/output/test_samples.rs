@@ -136,9 +136,9 @@ pub(super) fn clouds() -> Vec<TernaryPoints> {
         [100.0 - aborts - timeouts, aborts, timeouts]
     });
     vec![
-        TernaryPoints { variant: "700".to_owned(), points: normal.collect() },
-        TernaryPoints { variant: "1200".to_owned(), points: saturated.collect() },
-        TernaryPoints { variant: "down".to_owned(), points: Vec::new() },
+        TernaryPoints { process: "watch".to_owned(), variant: "700".to_owned(), points: normal.collect() },
+        TernaryPoints { process: "watch".to_owned(), variant: "1200".to_owned(), points: saturated.collect() },
+        TernaryPoints { process: "watch".to_owned(), variant: "down".to_owned(), points: Vec::new() },
     ]
 }
 

@@ -1,6 +1,6 @@
 //! What the trials of a run show: figures, ratios, verdicts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use super::measured::{Measured, Taken};
@@ -72,12 +72,13 @@ pub(super) fn ternary(plan: &Plan, trials: &[Taken]) -> Vec<TernaryPoints> {
     let of_process = |process: &String| {
         let lines = trials.iter().filter_map(|taken| Some((&taken.variant, taken.trial.lines.get(process)?)));
         let points = lines.map(|(variant, lines)| TernaryPoints {
+            process: process.clone(),
             variant: variant.clone(),
             points: lines.iter().filter_map(shares).collect(),
         });
         points.collect::<Vec<_>>()
     };
-    processes.flat_map(of_process).collect()
+    processes.collect::<BTreeSet<_>>().into_iter().flat_map(of_process).collect()
 }
 
 /// The shares in a span of `watari watch live --json --states`, in percent.

@@ -172,7 +172,7 @@ impl<'a> RunningTrial<'a> {
     /// A command on a host, which the result names.
     fn command(&mut self, host: &str, run: &str, values: &Values, place: &str) -> Result<Command, TrialError> {
         let words = variables::words(run, values).map_err(in_place(place))?;
-        self.commands.push(format!("{}, {host}: {}", self.variant.key, words.join(" ")));
+        self.commands.push(format!("{}, {host}: {}", self.variant.key, variables::shown(&words)));
         self.quiet_command(host, run, values, place)
     }
 

@@ -8,7 +8,7 @@ use crate::output::text::wrapped;
 use crate::result::RunResult;
 
 /// None if no variant has a point.
-pub(super) fn draw(title: &str, variants: &[String], run: &RunResult, points: &[TernaryPoints]) -> Option<String> {
+pub(super) fn draw(title: &str, variants: &[String], run: &RunResult, points: &[&TernaryPoints]) -> Option<String> {
     let keys = selected(variants, points.iter().map(|points| points.variant.as_str()));
     let clouds: Vec<_> = keys.into_iter().map(|key| (variant_title(run, key), cloud(key, points))).collect();
     if clouds.iter().all(|(_, cloud)| cloud.is_empty()) {
@@ -32,7 +32,7 @@ pub(super) fn draw(title: &str, variants: &[String], run: &RunResult, points: &[
 }
 
 /// The points that are on the triangle, as shares.
-fn cloud(key: &str, points: &[TernaryPoints]) -> Vec<[f64; 3]> {
+fn cloud(key: &str, points: &[&TernaryPoints]) -> Vec<[f64; 3]> {
     let points = points.iter().filter(|points| points.variant == key).flat_map(|points| &points.points);
     let is_sound = |point: &&[f64; 3]| point.iter().all(|share| share.is_finite() && *share >= 0.0);
     let shares = points.filter(is_sound).filter_map(|point| {
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn points_that_are_no_shares_are_left_out() {
         let points = vec![[60.0, 35.0, 5.0], [0.0; 3], [f64::NAN, 0.0, 1.0], [-1.0, 100.0, 1.0]];
-        let points = [TernaryPoints { variant: "a".to_owned(), points }];
-        assert_eq!(cloud("a", &points).len(), 1);
-        assert!(cloud("b", &points).is_empty());
+        let points = TernaryPoints { process: "watch".to_owned(), variant: "a".to_owned(), points };
+        assert_eq!(cloud("a", &[&points]).len(), 1);
+        assert!(cloud("b", &[&points]).is_empty());
     }
 }

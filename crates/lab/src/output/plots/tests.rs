@@ -138,14 +138,14 @@ fn cpu_has_a_picture_for_each_variant_and_a_line_for_each_host() {
 
 #[test]
 fn a_triangle_has_a_dot_for_each_span() {
-    let plot = Plot::Ternary { title: "T".to_owned(), process: String::new(), variants: vec![] };
+    let plot = Plot::Ternary { title: "T".to_owned(), process: "watch".to_owned(), variants: vec![] };
     let svg = only(plot, &scenario_b()).unwrap();
     assert_eq!(shapes(&svg, "circle", &[OURS]), 160);
     assert_has(
         &texts(&svg),
         &["TIMEOUT 100 %", "S_NORMAL 100 %", "client aborts 100 %", "700 (80 spans)", "down (0 spans)"],
     );
-    let empty = Plot::Ternary { title: "T".to_owned(), process: String::new(), variants: vec!["down".to_owned()] };
+    let empty = Plot::Ternary { title: "T".to_owned(), process: "watch".to_owned(), variants: vec!["down".to_owned()] };
     assert_eq!(only(empty, &scenario_b()), None);
 }
 

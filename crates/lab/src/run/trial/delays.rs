@@ -50,11 +50,14 @@ impl RunningTrial<'_> {
     /// The median of round trips, in milliseconds.
     fn measure_delay(&self, router: &Router) -> Result<f64, TrialError> {
         let unjoined = || TrialError::Unjoined { router: router.name.clone() };
-        let host_of = |network: &String| {
+        // A host in both networks needs no router.
+        let only_in = |network: &String, other: &String| {
             let hosts = &self.plan.experiment().hosts;
-            hosts.iter().find(|host| host.networks.contains(network)).ok_or_else(unjoined)
+            let host = hosts.iter().find(|host| host.networks.contains(network) && !host.networks.contains(other));
+            host.ok_or_else(unjoined)
         };
-        let (near, far) = (host_of(&router.between[0])?, host_of(&router.between[1])?);
+        let [one, other] = &router.between;
+        let (near, far) = (only_in(one, other)?, only_in(other, one)?);
         let address = self.testbed.host(&far.name)?.address(&router.between[1]).ok_or_else(unjoined)?;
         let address = SocketAddr::new(address, ECHO_PORT).to_string();
         let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("echo.{suffix}")));
