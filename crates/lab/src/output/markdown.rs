@@ -14,6 +14,10 @@ pub(super) fn document(runs: &Runs) -> String {
         text.push('\n');
     }
     table(&mut text, &tables::overview(runs));
+    if let Some(missing) = tables::without_runs(runs) {
+        text.push('\n');
+        prose(&mut text, "", &missing);
+    }
     for run in &runs.runs {
         experiment(&mut text, run);
     }

@@ -18,6 +18,7 @@ pub(super) fn page(runs: &Runs) -> String {
 struct Page<'a> {
     legend: Vec<String>,
     overview: Shown,
+    missing: Option<String>,
     experiments: Vec<Experiment<'a>>,
 }
 
@@ -62,7 +63,8 @@ impl<'a> Page<'a> {
     fn new(runs: &'a Runs) -> Self {
         let overview = Shown::new(tables::overview(runs)).linked(runs.runs.len());
         let legend = tables::LEGEND.iter().map(|paragraph| rich(paragraph)).collect();
-        Self { legend, overview, experiments: runs.runs.iter().zip(1..).map(Experiment::new).collect() }
+        let missing = tables::without_runs(runs);
+        Self { legend, overview, missing, experiments: runs.runs.iter().zip(1..).map(Experiment::new).collect() }
     }
 }
 

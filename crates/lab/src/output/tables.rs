@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::catalogue;
 use crate::output::folder::Runs;
 use crate::output::plots::sorted;
 use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
@@ -47,6 +48,14 @@ pub(super) fn overview(runs: &Runs) -> Table {
         word("date"),
     ];
     Table { caption: "Experiments".to_owned(), heads: heads.into(), rows: readable.chain(unreadable).collect() }
+}
+
+/// A sentence about the experiments of this program that have no run, if there are any.
+pub(super) fn without_runs(runs: &Runs) -> Option<String> {
+    let has_run = |name: &String| runs.runs.iter().any(|run| run.result.name == *name);
+    let names = catalogue::all().unwrap_or_default().into_iter().map(|experiment| experiment.name);
+    let names: Vec<_> = names.filter(|name| !has_run(name)).collect();
+    (!names.is_empty()).then(|| format!("Experiments without a run: {}.", names.join(", ")))
 }
 
 fn overview_row(run: &RunResult) -> Vec<String> {

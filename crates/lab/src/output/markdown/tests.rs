@@ -38,6 +38,8 @@ fn a_document_has_overview_ratios_figures_and_verdicts() {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }
     assert!(text.contains("`watari lab report --markdown`"));
+    assert!(text.contains("Experiments without a run: anma-1, anma-2,"), "{text}");
+    assert!(!text.lines().any(|line| line.contains("without a run") && line.contains("cssl-a")), "{text}");
 }
 
 #[test]
