@@ -315,4 +315,4 @@ fn unique<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Re
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -110,6 +110,13 @@ pub struct FigureRow {
     pub median: Option<f64>,
 }
 
+impl FigureRow {
+    /// The values of the rounds that have one.
+    pub(crate) fn measured(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied().flatten()
+    }
+}
+
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Entry {
     /// Where in the paper, or the name of the ratio.

@@ -77,8 +77,7 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
 /// the run did not have, have no values.
 pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
     let measured = Measured::read(folder)?;
-    let options = Options { rounds: Some(measured.rounds), ..measured.options.clone() };
-    conclude(&Plan::new(found, options, folder)?, &measured, folder)
+    conclude(&Plan::new(found, measured.options.clone(), folder)?, &measured, folder)
 }
 
 fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Error> {
@@ -109,8 +108,7 @@ fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Er
     progress.finish();
     let deviations = groups.deviation().into_iter().chain(delays.iter().filter_map(Delay::deviation)).collect();
     Ok(Measured {
-        options: plan.options.clone(),
-        rounds: plan.rounds,
+        options: Options { rounds: Some(plan.rounds), ..plan.options.clone() },
         started: started.1.format(&Rfc3339).unwrap_or_default(),
         seconds: started.0.elapsed().as_secs_f64(),
         commands,
@@ -144,8 +142,7 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
 }
 
 fn make_file(work: &Path, file: &File, seed: u64) -> Result<(), Error> {
-    // The plan has checked it.
-    let Size(size) = file.size.parse().unwrap_or(Size(0));
+    let Size(size) = file.size.parse().expect("the plan has checked it");
     let path = work.join(&file.path);
     write(&path, &[])?;
     let failed = |error| file_error("write", &path, error);

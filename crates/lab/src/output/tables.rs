@@ -125,11 +125,8 @@ fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
 
 /// The spread of a ratio, and what the speed of the processor alone does to it.
 fn spread(ratio: &RatioResult) -> String {
-    if ratio.spread.is_none() {
-        or_none("")
-    } else {
-        format!("{} ({})", percent(ratio.spread), percent(ratio.speed_spread))
-    }
+    let both = |_| format!("{} ({})", percent(ratio.spread), percent(ratio.speed_spread));
+    ratio.spread.map_or(NONE.to_owned(), both)
 }
 
 /// Why it differs, and why its spread is large.

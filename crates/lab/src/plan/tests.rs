@@ -20,13 +20,18 @@ number = 1
 networks = ['net']
 ";
 
-/// The plan of a file with these tables more.
-fn plan(more: &str, is_quick: bool) -> Result<Plan, Error> {
+/// The plan of an experiment `try` with this text.
+pub(crate) fn plan_of(text: &str, is_quick: bool) -> Result<Plan, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("try.toml");
-    fs::write(&path, format!("{MINIMAL}{more}")).unwrap();
+    fs::write(&path, text).unwrap();
     let options = Options { is_quick, rounds: None, seed: 7, set: BTreeMap::new() };
     Plan::new(catalogue::find(&path.display().to_string())?, options, Path::new("/work"))
+}
+
+/// The plan of the minimal experiment with these tables more.
+fn plan(more: &str, is_quick: bool) -> Result<Plan, Error> {
+    plan_of(&format!("{MINIMAL}{more}"), is_quick)
 }
 
 const VARIANT: &str = "[[variant]]\nkey = 'v'\ntitle = 'V'\n";
@@ -164,10 +169,5 @@ fn hosts_and_routers_are_checked_before_a_run() {
                   [[router]]\nname = 'wan'\nbetween = ['net', 'far']\nround-trip = '1ms'\nloss = 2.0\n";
     expect_error(router, "the router wan: the loss of the router is 2");
     let none = MINIMAL.replace("full = 5", "full = 0");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("try.toml");
-    fs::write(&path, format!("{none}{VARIANT}")).unwrap();
-    let options = Options { is_quick: false, rounds: None, seed: 7, set: BTreeMap::new() };
-    let found = catalogue::find(&path.display().to_string()).unwrap();
-    assert!(matches!(Plan::new(found, options, Path::new("/work")), Err(Error::NoRounds)));
+    assert!(matches!(plan_of(&format!("{none}{VARIANT}"), false), Err(Error::NoRounds)));
 }

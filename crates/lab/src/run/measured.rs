@@ -1,8 +1,9 @@
 //! What a run has measured: `trials.json`. All figures and verdicts come from it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +16,15 @@ const NAME: &str = "trials.json";
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Measured {
+    /// With the number of rounds.
     pub(super) options: Options,
-    pub(super) rounds: u32,
     /// RFC 3339, in UTC.
     pub(super) started: String,
     pub(super) seconds: f64,
     pub(super) commands: Vec<String>,
     pub(super) delays: Vec<Delay>,
     /// The machine, and the versions of all programs.
-    pub(super) versions: std::collections::BTreeMap<String, String>,
+    pub(super) versions: BTreeMap<String, String>,
     /// How this run deviates from its file.
     pub(super) deviations: Vec<String>,
     pub(super) trials: Vec<Taken>,
@@ -45,7 +46,7 @@ impl Measured {
     }
 
     pub(super) fn read(folder: &Path) -> Result<Self, FileError> {
-        let path: PathBuf = folder.join(NAME);
+        let path = folder.join(NAME);
         let failed = |error: io::Error| file_error("read", &path, error);
         serde_json::from_slice(&fs::read(&path).map_err(failed)?).map_err(|error| failed(error.into()))
     }

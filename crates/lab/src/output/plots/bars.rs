@@ -39,8 +39,7 @@ struct Scales {
 
 impl Scales {
     fn new(rows: &[&FigureRow]) -> Option<Self> {
-        let ours: Vec<f64> =
-            rows.iter().flat_map(|row| row.values.iter().copied().flatten().chain(row.median)).collect();
+        let ours: Vec<f64> = rows.iter().flat_map(|row| row.measured().chain(row.median)).collect();
         let paper: Vec<f64> = rows.iter().filter_map(|row| row.paper).collect();
         let both = || ours.iter().chain(&paper).copied();
         both().next()?;
@@ -87,7 +86,7 @@ fn height(row: &FigureRow) -> f64 {
 
 fn our_bar(svg: &mut Svg, area: Area, scale: Scale, row: &FigureRow, median: f64, top: f64) {
     let mut end = bar(svg, area, scale, median, top, OURS);
-    if let Some((least, most)) = range(row.values.iter().copied().flatten()).filter(|(least, most)| least < most) {
+    if let Some((least, most)) = range(row.measured()).filter(|(least, most)| least < most) {
         let [from, to] = [least, most].map(|value| area.x(scale.place(value)));
         let middle = top + BAR / 2.0;
         svg.line((from, middle), (to, middle), WHISKER);

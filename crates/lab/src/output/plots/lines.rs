@@ -112,7 +112,7 @@ fn without(title: &str, value: &str) -> String {
 }
 
 fn values(rows: &[&FigureRow]) -> (Vec<f64>, Vec<f64>) {
-    let ours = rows.iter().flat_map(|row| row.values.iter().copied().flatten().chain(row.median));
+    let ours = rows.iter().flat_map(|row| row.measured().chain(row.median));
     (ours.collect(), rows.iter().filter_map(|row| row.paper).collect())
 }
 
@@ -143,7 +143,7 @@ fn line(svg: &mut Svg, area: Area, (left, right): (Scale, Scale), index: usize, 
     let medians: Vec<_> = points.iter().filter_map(|(at, row)| Some(place(*at, left, row.median?))).collect();
     svg.course(&medians, &stroke(index));
     for (at, row) in points {
-        if let Some((least, most)) = range(row.values.iter().copied().flatten()) {
+        if let Some((least, most)) = range(row.measured()) {
             let look = format!("stroke=\"{color}\" stroke-width=\"1\"");
             svg.line(place(*at, left, least), place(*at, left, most), &look);
         }

@@ -1,10 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-
 use super::*;
-use crate::catalogue;
-use crate::plan::Options;
+use crate::plan::tests::plan_of;
 
 const FILE: &str = "
 name = 'try'
@@ -51,12 +48,7 @@ why = 'It has no machine.'
 
 /// The result of trials with these CPU seconds and speeds, of rounds from the first on.
 fn result_of(is_quick: bool, trials: &[(&str, &[f64], f64)]) -> RunResult {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("try.toml");
-    std::fs::write(&path, FILE).unwrap();
-    let options = Options { is_quick, rounds: None, seed: 7, set: BTreeMap::new() };
-    let found = catalogue::find(&path.display().to_string()).unwrap();
-    let plan = Plan::new(found, options.clone(), Path::new("/work")).unwrap();
+    let plan = plan_of(FILE, is_quick).unwrap();
     let trial = |seconds: f64, speed: f64| Trial {
         hosts: [("a".to_owned(), crate::measure::HostUse { seconds, ..Default::default() })].into(),
         speed: Some(speed),
@@ -71,8 +63,7 @@ fn result_of(is_quick: bool, trials: &[(&str, &[f64], f64)]) -> RunResult {
         })
     });
     let measured = Measured {
-        options,
-        rounds: plan.rounds,
+        options: plan.options.clone(),
         started: String::new(),
         seconds: 1.0,
         commands: Vec::new(),
