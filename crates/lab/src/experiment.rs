@@ -264,7 +264,18 @@ pub struct Figure {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ratio {
+    /// With a matrix, it contains its variables.
     pub name: String,
+    /// Makes a ratio for each combination of these values. The name and the quotients can contain the variables.
+    #[serde(default)]
+    pub matrix: BTreeMap<String, Vec<Scalar>>,
+    /// The figure whose measure all sides have, which then are `VARIANT`. If it has the paper's values of both, the ratio
+    /// has the paper's quotient and the figure's source.
+    #[serde(default)]
+    pub figure: Option<String>,
+    /// The figure of `over`, if it is another one.
+    #[serde(default)]
+    pub over_figure: Option<String>,
     #[serde(flatten)]
     pub ours: Quotient,
     /// The same quotient of other systems, by their names.
@@ -293,12 +304,25 @@ pub struct Ratio {
     pub spread_because: String,
 }
 
-/// `of` divided by `over`. Both are `VARIANT:MEASURE`. Without `over`, it is `of`.
+/// `of` divided by `over`. Both are `VARIANT:MEASURE`, or `VARIANT` if the ratio names a figure. Without `over`, it is `of`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Quotient {
     pub of: String,
     #[serde(default)]
     pub over: Option<String>,
+}
+
+impl Figure {
+    /// Whether the variant with this key has the figure.
+    pub(crate) fn is_of(&self, variant: &String) -> bool {
+        self.variants.is_empty() || self.variants.contains(variant)
+    }
+}
+
+impl Quotient {
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.of), self.over.as_ref()].into_iter().flatten().map(String::as_str)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]

@@ -241,10 +241,10 @@ impl Host {
         command
     }
 
-    /// The first address in a network.
-    pub fn address(&self, network: &str) -> Option<IpAddr> {
+    /// The addresses in a network, IPv4 first. None in one that it is not in.
+    pub fn addresses(&self, network: &str) -> &[IpAddr] {
         let addresses = self.addresses.iter().find(|(name, _)| name == network);
-        addresses.and_then(|(_, addresses)| addresses.first()).copied()
+        addresses.map_or(&[], |(_, addresses)| addresses)
     }
 
     /// The CPU time of all its processes until now.

@@ -61,49 +61,123 @@ pub enum Error {
     Missing(String),
 }
 
-/// The value of a measure.
-pub fn value(measure: &str, trial: &Trial) -> Result<f64, Error> {
-    let mut words = measure.split_whitespace();
-    let mut result = term(words.next().unwrap_or_default(), trial)?;
-    while let Some(operator) = words.next() {
-        let right = term(words.next().unwrap_or_default(), trial)?;
-        result = match operator {
-            "+" => result + right,
-            "-" => result - right,
-            "*" => result * right,
-            "/" => result / right,
-            _ => return Err(Error::Malformed(measure.to_owned())),
-        };
-    }
-    Ok(result)
+/// What a term takes its value out of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Subject<'a> {
+    /// All steps with `load = true`.
+    Loads,
+    Step(&'a str),
+    Host(&'a str),
+    Process(&'a str),
 }
 
-fn term(text: &str, trial: &Trial) -> Result<f64, Error> {
-    if let Ok(number) = text.parse() {
-        return Ok(number);
+/// The value of a measure.
+pub fn value(measure: &str, trial: &Trial) -> Result<f64, Error> {
+    parse(measure)?.into_iter().try_fold(0.0, |left, (operator, term)| {
+        let right = term.source.value(trial).ok_or_else(|| Error::Missing(term.text.to_owned()))?;
+        Ok(match operator {
+            Operator::Plus => left + right,
+            Operator::Minus => left - right,
+            Operator::Times => left * right,
+            Operator::Divided => left / right,
+        })
+    })
+}
+
+/// What a measure takes its value out of.
+pub fn subjects(measure: &str) -> Result<Vec<Subject<'_>>, Error> {
+    Ok(parse(measure)?.into_iter().filter_map(|(_, term)| term.source.subject()).collect())
+}
+
+#[derive(Clone, Copy)]
+enum Operator {
+    Plus,
+    Minus,
+    Times,
+    Divided,
+}
+
+struct Term<'a> {
+    text: &'a str,
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    Number(f64),
+    Load(&'a str),
+    Step { name: &'a str, path: &'a str },
+    Time(&'a str),
+    Cpu(&'a str),
+    Share(&'a str),
+    Peak { host: &'a str, span: (f64, f64) },
+    Lines { process: &'a str, having: Option<(&'a str, &'a str)> },
+}
+
+/// The terms of a measure, each with the operator before it. The first one is added to 0.
+fn parse(measure: &str) -> Result<Vec<(Operator, Term<'_>)>, Error> {
+    let malformed = || Error::Malformed(measure.to_owned());
+    let mut words = measure.split_whitespace();
+    let mut terms = vec![(Operator::Plus, Term::parse(words.next().ok_or_else(malformed)?)?)];
+    while let Some(word) = words.next() {
+        let operator = match word {
+            "+" => Operator::Plus,
+            "-" => Operator::Minus,
+            "*" => Operator::Times,
+            "/" => Operator::Divided,
+            _ => return Err(malformed()),
+        };
+        terms.push((operator, Term::parse(words.next().ok_or_else(malformed)?)?));
     }
-    let malformed = || Error::Malformed(text.to_owned());
-    let (source, rest) = text.split_once('.').ok_or_else(malformed)?;
-    let missing = || Error::Missing(text.to_owned());
-    match source {
-        "load" => load(rest, trial).ok_or_else(missing),
-        "step" => {
-            let (name, path) = rest.split_once('.').ok_or_else(malformed)?;
-            number(&trial.steps.get(name).ok_or_else(missing)?.json, path).ok_or_else(missing)
+    Ok(terms)
+}
+
+impl<'a> Term<'a> {
+    fn parse(text: &'a str) -> Result<Self, Error> {
+        let source = text.parse().ok().map(Source::Number).or_else(|| Source::parse(text));
+        source.map(|source| Self { text, source }).ok_or_else(|| Error::Malformed(text.to_owned()))
+    }
+}
+
+impl<'a> Source<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (kind, rest) = text.split_once('.')?;
+        let (name, path) = rest.split_once('.').map_or((rest, None), |(name, path)| (name, Some(path)));
+        Some(match kind {
+            "load" => Self::Load(rest),
+            "step" => Self::Step { name, path: path? },
+            "time" => Self::Time(rest),
+            "cpu" => Self::Cpu(rest),
+            "share" => Self::Share(rest),
+            "peak" => Self::Peak { host: name, span: path.map_or(Some((0.0, f64::INFINITY)), span)? },
+            "lines" => {
+                let having = path.map(|path| path.split_once('.').ok_or(())).transpose().ok()?;
+                Self::Lines { process: name, having }
+            }
+            _ => return None,
+        })
+    }
+
+    fn subject(&self) -> Option<Subject<'a>> {
+        Some(match self {
+            Self::Number(_) => return None,
+            Self::Load(_) => Subject::Loads,
+            Self::Step { name, .. } | Self::Time(name) => Subject::Step(name),
+            Self::Cpu(host) | Self::Share(host) | Self::Peak { host, .. } => Subject::Host(host),
+            Self::Lines { process, .. } => Subject::Process(process),
+        })
+    }
+
+    fn value(&self, trial: &Trial) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Load(path) => load(path, trial),
+            Self::Step { name, path } => number(&trial.steps.get(*name)?.json, path),
+            Self::Time(step) => trial.steps.get(*step).map(|step| step.ended_s - step.started_s),
+            Self::Cpu(host) => trial.hosts.get(*host).map(|host| host.seconds),
+            Self::Share(host) => trial.hosts.get(*host)?.share(),
+            Self::Peak { host, span } => trial.hosts.get(*host)?.peak(*span),
+            Self::Lines { process, having } => lines(trial.lines.get(*process)?, *having),
         }
-        "time" => trial.steps.get(rest).map(|step| step.ended_s - step.started_s).ok_or_else(missing),
-        "cpu" => trial.hosts.get(rest).map(|host| host.seconds).ok_or_else(missing),
-        "share" => trial.hosts.get(rest).and_then(HostUse::share).ok_or_else(missing),
-        "peak" => {
-            let (name, span) = rest.split_once('.').map_or((rest, None), |(name, span)| (name, Some(span)));
-            let span = match span {
-                Some(span) => self::span(span).ok_or_else(malformed)?,
-                None => (0.0, f64::INFINITY),
-            };
-            trial.hosts.get(name).and_then(|host| host.peak(span)).ok_or_else(missing)
-        }
-        "lines" => lines(rest, trial).ok_or_else(missing),
-        _ => Err(malformed()),
     }
 }
 
@@ -153,10 +227,9 @@ fn load_seconds(load: &StepOutcome) -> f64 {
     number(&load.json, "seconds").unwrap_or(load.ended_s - load.started_s)
 }
 
-fn lines(rest: &str, trial: &Trial) -> Option<f64> {
-    let mut parts = rest.splitn(3, '.');
-    let lines = trial.lines.get(parts.next()?)?;
-    let (Some(key), Some(value)) = (parts.next(), parts.next()) else { return Some(count(lines.len())) };
+/// The number of lines, or the percentage of those whose member has a value.
+fn lines(lines: &[Value], having: Option<(&str, &str)>) -> Option<f64> {
+    let Some((key, value)) = having else { return Some(count(lines.len())) };
     let has_value = |line: &&Value| match &line[key] {
         Value::String(text) => text == value,
         // Numbers, and true or false.
@@ -250,6 +323,23 @@ mod tests {
     #[test]
     fn terms_are_computed_from_left_to_right() {
         check("cpu.a + 1 / load.requests * 1000", 7.5);
+    }
+
+    #[test]
+    fn a_measure_names_its_subjects() {
+        let measure = "load.rate / step.one.seconds + time.two * cpu.a - peak.b.0-3 + lines.watch.status.200 * 100";
+        let expected = [
+            Subject::Loads,
+            Subject::Step("one"),
+            Subject::Step("two"),
+            Subject::Host("a"),
+            Subject::Host("b"),
+            Subject::Process("watch"),
+        ];
+        assert_eq!(subjects(measure).unwrap(), expected);
+        for malformed in ["", "rate", "step.one", "peak.a.3", "lines.watch.status", "cpu.a +", "cpu.a cpu.b"] {
+            assert!(matches!(subjects(malformed), Err(Error::Malformed(_))), "{malformed}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! What a run of an experiment does: its variants with the values of their variables. A plan is checked before
+//! What a run of an experiment does: its variants and ratios with the values of their variables. A plan is checked before
 //! anything runs.
+
+mod ratios;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -8,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use watari_values::size::Size;
 
 use crate::catalogue::{self, Found};
-use crate::experiment::{Experiment, File, Plot, Process, Scalar, Step, Variant};
+use crate::experiment::{Experiment, File, Plot, Process, Quotient, Ratio, Scalar, Step, Variant};
 use crate::hosts;
+use crate::measure::{self, Subject};
 use crate::router;
 use crate::variables::{self, Values};
 
@@ -35,6 +38,8 @@ pub struct Plan {
     /// The variables of `prepare` and of templates of the run.
     pub values: Values,
     pub variants: Vec<PlannedVariant>,
+    /// One for each combination of a matrix. The sides of all are `VARIANT:MEASURE`.
+    pub ratios: Vec<Ratio>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,8 +86,12 @@ pub enum Error {
     Path(String),
     #[error("the step {0} waits for itself: the steps that `after` names go round in a circle")]
     Circle(String),
-    #[error("the ratio {ratio} has \"{side}\": write VARIANT:MEASURE")]
+    #[error("the ratio {ratio} has \"{side}\": write VARIANT:MEASURE, or the name of a figure and VARIANT")]
     Side { ratio: String, side: String },
+    #[error("{place}: {error}")]
+    Measure { place: String, error: measure::Error },
+    #[error("{place} measures the {kind} {name}, which the variant {variant} does not have")]
+    Subject { place: String, kind: &'static str, name: String, variant: String },
 }
 
 impl Plan {
@@ -112,7 +121,9 @@ impl Plan {
         }
         let default = if options.is_quick { experiment.rounds.quick } else { experiment.rounds.full };
         let rounds = options.rounds.unwrap_or(default);
-        let plan = Self { found, options, rounds, values, variants };
+        let ratios = experiment.ratios.iter().map(|ratio| ratios::plan(experiment, ratio));
+        let ratios = ratios.collect::<Result<Vec<_>, _>>()?.concat();
+        let plan = Self { found, options, rounds, values, variants, ratios };
         plan.check(&keys)?;
         Ok(plan)
     }
@@ -150,7 +161,7 @@ impl Plan {
         unique("network", experiment.networks.iter().map(|network| &network.name))?;
         unique("variant", self.variants.iter().map(|variant| &variant.key))?;
         unique("figure", experiment.figures.iter().map(|figure| &figure.name))?;
-        unique("ratio", experiment.ratios.iter().map(|ratio| &ratio.name))?;
+        unique("ratio", self.ratios.iter().map(|ratio| &ratio.name))?;
         for text in &experiment.prepare {
             check_variables(text, &self.values, "prepare")?;
         }
@@ -163,16 +174,46 @@ impl Plan {
         for plot in &experiment.plots {
             self.check_plot(plot)?;
         }
-        for ratio in &experiment.ratios {
-            for quotient in ratio.peers.values().chain([&ratio.ours]) {
-                for side in [Some(&quotient.of), quotient.over.as_ref()].into_iter().flatten() {
-                    let wrong = || Error::Side { ratio: ratio.name.clone(), side: side.clone() };
-                    let (key, _) = side.split_once(':').ok_or_else(wrong)?;
-                    known(keys.contains(key), &format!("the ratio {}", ratio.name), "variant", key)?;
-                }
+        for figure in &experiment.figures {
+            let place = format!("the figure {}", figure.name);
+            let variants = self.variants.iter().filter(|variant| figure.is_of(&variant.key));
+            variants.into_iter().try_for_each(|variant| self.check_measure(&figure.measure, variant, &place))?;
+        }
+        self.ratios.iter().try_for_each(|ratio| self.check_ratio(ratio, keys))
+    }
+
+    fn check_ratio(&self, ratio: &Ratio, keys: &BTreeSet<String>) -> Result<(), Error> {
+        let place = format!("the ratio {}", ratio.name);
+        for side in ratio.peers.values().chain([&ratio.ours]).flat_map(Quotient::sides) {
+            let wrong = || Error::Side { ratio: ratio.name.clone(), side: side.to_owned() };
+            let (key, _) = side.split_once(':').ok_or_else(wrong)?;
+            known(keys.contains(key), &place, "variant", key)?;
+            if let Some((variant, measure)) = self.side(side) {
+                self.check_measure(measure, variant, &place)?;
             }
         }
         Ok(())
+    }
+
+    /// That the variant has all that a measure takes its value out of.
+    fn check_measure(&self, measure: &str, variant: &PlannedVariant, place: &str) -> Result<(), Error> {
+        let subjects = measure::subjects(measure);
+        let subjects = subjects.map_err(|error| Error::Measure { place: place.to_owned(), error })?;
+        subjects.into_iter().try_for_each(|subject| {
+            let (kind, name, is_known) = match subject {
+                Subject::Loads => ("step with", "load = true", variant.steps.iter().any(|step| step.step.load)),
+                Subject::Step(name) => ("step", name, variant.steps.iter().any(|step| step.name == name)),
+                Subject::Host(name) => ("host", name, self.experiment().hosts.iter().any(|host| host.name == name)),
+                Subject::Process(name) => ("process", name, variant.processes.iter().any(|of| of.name == name)),
+            };
+            let unknown = || Error::Subject {
+                place: place.to_owned(),
+                kind,
+                name: name.to_owned(),
+                variant: variant.key.clone(),
+            };
+            if is_known { Ok(()) } else { Err(unknown()) }
+        })
     }
 
     fn check_variant(&self, variant: &PlannedVariant) -> Result<(), Error> {

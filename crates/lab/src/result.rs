@@ -148,6 +148,11 @@ pub struct Delay {
 }
 
 impl Delay {
+    /// How far it is from its setting, in milliseconds.
+    pub(crate) fn error_ms(&self) -> f64 {
+        (self.measured_ms - self.set_ms).abs()
+    }
+
     /// How the run deviates from its file, if it does.
     pub fn deviation(&self) -> Option<String> {
         let Self { router, set_ms, measured_ms, is_exact } = self;

@@ -101,7 +101,7 @@ fn names_that_are_not_there_are_errors() {
     );
     refused("systems = ['x']\n", "the variant v names the system x, which the experiment does not have");
     refused(
-        "[[ratio]]\nname = 'r'\nof = 'v:load.rate'\nover = 'w:load.rate'\n",
+        "[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\nover = 'w:cpu.a'\n",
         "the ratio r names the variant w, which the experiment does not have",
     );
     refused(
@@ -155,11 +155,62 @@ fn steps_do_not_wait_in_a_circle() {
 #[test]
 fn a_side_of_a_ratio_has_a_variant_and_a_measure() {
     expect_error("[[ratio]]\nname = 'r'\nof = 'v'\n", "write VARIANT:MEASURE");
-    let mistyped = format!("{VARIANT}[[ratio]]\nname = 'r'\nof = 'w:load.rate'\n");
+    let mistyped = format!("{VARIANT}[[ratio]]\nname = 'r'\nof = 'w:cpu.a'\n");
     assert!(matches!(plan(&mistyped, true), Err(Error::Unknown { .. })), "also in a quick run");
     let full_only = format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\nquick = false\n");
-    let plan = plan(&format!("{full_only}[[ratio]]\nname = 'r'\nof = 'w:load.rate'\n"), true).unwrap();
+    let plan = plan(&format!("{full_only}[[ratio]]\nname = 'r'\nof = 'w:cpu.a'\n"), true).unwrap();
     assert_eq!(plan.variants.len(), 1);
+}
+
+#[test]
+fn a_matrix_makes_a_ratio_for_each_combination() {
+    let ratio = "[[ratio]]\nname = '${of} / v'\nmatrix = { of = ['v', 'w'] }\nof = '${of}:cpu.a'\nover = 'v:cpu.a'\n\
+                 peers = { other = { of = '${of}:cpu.a' } }\n";
+    let plan = plan(&format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\n{ratio}"), false).unwrap();
+    let names: Vec<_> = plan.ratios.iter().map(|ratio| ratio.name.as_str()).collect();
+    assert_eq!(names, ["v / v", "w / v"]);
+    assert_eq!(plan.ratios[1].ours.of, "w:cpu.a");
+    assert_eq!(plan.ratios[1].peers["other"].of, "w:cpu.a");
+    expect_error(&ratio.replace("'${of} / v'", "'${n} / v'"), "the ratio ${n} / v: unknown variable ${n}");
+}
+
+#[test]
+fn a_ratio_of_a_figure_has_its_measure_and_the_papers_quotient() {
+    let file = |ratio: &str| {
+        let variants = format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\n[[variant]]\nkey = 'x'\ntitle = 'X'\n");
+        let figure = "[[figure]]\nname = 'f'\nmeasure = 'cpu.a * 2'\npaper = { v = 6, w = 4 }\nsource = 'Table 1'\n\
+                      [[figure]]\nname = 'g'\nmeasure = 'cpu.a'\npaper = { v = 2 }\n";
+        plan(&format!("{variants}{figure}[[ratio]]\nname = 'r'\nfigure = 'f'\n{ratio}"), false)
+            .unwrap()
+            .ratios
+            .remove(0)
+    };
+    let printed = file("of = 'v'\nover = 'w'\npeers = { x = { of = 'x', over = 'w' } }\n");
+    assert_eq!((printed.paper, printed.source.as_str()), (Some(1.5), "Table 1"));
+    assert_eq!(printed.ours.sides().collect::<Vec<_>>(), ["v:cpu.a * 2", "w:cpu.a * 2"]);
+    assert_eq!(printed.peers["x"].sides().collect::<Vec<_>>(), ["x:cpu.a * 2", "w:cpu.a * 2"]);
+    assert_eq!(file("of = 'v'\n").paper, Some(6.0));
+    let other = file("over-figure = 'g'\nof = 'v'\nover = 'v'\n");
+    assert_eq!((other.paper, other.ours.over.as_deref()), (Some(3.0), Some("v:cpu.a")));
+    let unprinted = file("of = 'x'\nover = 'w'\n");
+    assert_eq!((unprinted.paper, unprinted.source.as_str()), (None, ""));
+    let stated = file("of = 'v'\nover = 'w'\npaper = 1.4\nsource = 'Table 2'\n");
+    assert_eq!((stated.paper, stated.source.as_str()), (Some(1.4), "Table 2"));
+    expect_error("[[ratio]]\nname = 'r'\nfigure = 'f'\nof = 'v'\n", "the ratio r names the figure f, which");
+}
+
+#[test]
+fn a_variant_has_what_is_measured() {
+    let figure = |measure: &str| format!("[[figure]]\nname = 'f'\nmeasure = '{measure}'\n");
+    expect_error(&figure("rate"), "the figure f: \"rate\" is not a measure");
+    expect_error(&figure("cpu.b"), "the figure f measures the host b, which the variant v does not have");
+    expect_error(&figure("time.s"), "measures the step s");
+    expect_error(&figure("lines.p"), "measures the process p");
+    expect_error(&figure("load.rate"), "measures the step with load = true");
+    let ratio = "[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\nover = 'v:cpu.a / time.s'\n";
+    expect_error(ratio, "the ratio r measures the step s");
+    let step = "[[step]]\nname = 's'\nhosts = ['a']\nrun = 'true'\n";
+    plan(&format!("{VARIANT}{ratio}{step}"), false).unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::measured::{Measured, Taken};
 use crate::experiment::{Figure, Plot, Quotient, Ratio};
 use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
-use crate::plan::{Plan, PlannedVariant};
+use crate::plan::Plan;
 use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
 use crate::statistics::{median, range};
 use crate::verdict;
@@ -21,7 +21,7 @@ pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Erro
     let figures = experiment.figures.iter().map(|figure| figure_result(plan, figure, trials));
     let figures = figures.collect::<Result<Vec<_>, _>>()?;
     let mut ratios = BTreeMap::new();
-    for ratio in &experiment.ratios {
+    for ratio in &plan.ratios {
         ratios.insert(ratio.name.clone(), ratio_result(plan, ratio, trials)?);
     }
     let entries = entries(plan, &ratios);
@@ -88,9 +88,8 @@ fn shares(span: &serde_json::Value) -> Option<[f64; 3]> {
 }
 
 fn figure_result(plan: &Plan, figure: &Figure, trials: &[Taken]) -> Result<FigureResult, Error> {
-    let has = |variant: &&PlannedVariant| figure.variants.is_empty() || figure.variants.contains(&variant.key);
     let mut rows = Vec::new();
-    for variant in plan.variants.iter().filter(has) {
+    for variant in plan.variants.iter().filter(|variant| figure.is_of(&variant.key)) {
         let of_variant = trials.iter().filter(|taken| taken.variant == variant.key);
         let values = of_variant.map(|taken| value(&figure.measure, &taken.trial, &figure.name, &variant.key));
         let values = values.map(|value| value.map(finite)).collect::<Result<Vec<_>, _>>()?;

@@ -6,6 +6,7 @@ mod steps;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -39,10 +40,10 @@ pub enum TrialError {
     #[error("the router {router} joins no two hosts")]
     Unjoined { router: String },
     #[error(
-        "the round trip through the router {router} is {measured_ms:.2} ms and not {set_ms:.2} ms: other programs keep \
-         the processors of this machine busy"
+        "the round trip through the router {router} to {address} is {measured_ms:.2} ms and not {set_ms:.2} ms: other \
+         programs keep the processors of this machine busy"
     )]
-    Delay { router: String, set_ms: f64, measured_ms: f64 },
+    Delay { router: String, address: IpAddr, set_ms: f64, measured_ms: f64 },
 }
 
 /// The hosts of a trial, with its processes running.

@@ -50,6 +50,9 @@ const ENDLESS: &str = r#"
 /// In the experiment.
 const WAIT_STEP: &str = "sh ${work}/../../wait.sh";
 const DAEMON: &str = "setsid sleep infinity & exec sleep infinity";
+/// Runs a program that sees all control groups mounted read-only, as in a container.
+const WITH_READ_ONLY_GROUPS: &str = "for groups in /sys/fs/cgroup/* /sys/fs/cgroup; do ! mountpoint -q $groups || mount -o remount,bind,ro $groups; done; \
+     exec \"$@\"";
 /// SIGTERM and SIGINT do not end it.
 const WAIT: &str = "trap '' TERM INT; touch \"$TMPDIR\"/../started; while :; do sleep 1; done";
 
@@ -58,11 +61,11 @@ fn an_interrupted_run_leaves_nothing() -> Result<(), Failure> {
     if !is_root("an_interrupted_run_leaves_nothing") {
         return Ok(());
     }
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let place = Place::new(ENDLESS)?;
         let mut supervisor = place.start()?;
         supervisor.wait_for_step()?;
-        // What a terminal does for Ctrl-C.
+        // What a terminal does for Ctrl-C and Ctrl-\, and when it closes.
         kill_process_group(supervisor.id(), signal)?;
         let status = supervisor.child.wait()?;
         assert!(!status.success());
@@ -120,7 +123,7 @@ fn a_run_without_privileges_fails_and_says_what_is_needed() -> Result<(), Failur
     }
     let place = Place::new(ENDLESS)?;
     // Root who may do nothing that others may not.
-    let mut supervisor = place.start_as(&["--bounding-set=-all", "--inh-caps=-all"])?;
+    let mut supervisor = place.start_by(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"])?;
     assert!(!supervisor.child.wait()?.success());
     let errors = fs::read_to_string(place.path("err"))?;
     for needed in ["root", "user namespace", "unprivileged_userns_clone", "unshare", "iproute2"] {
@@ -134,15 +137,28 @@ fn a_user_runs_an_experiment_without_quotas() -> Result<(), Failure> {
     if !is_root("a_user_runs_an_experiment_without_quotas") {
         return Ok(());
     }
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let can =
-        Command::new("setpriv").args(user).args(["unshare", "--user", "--map-root-user", "--net", "true"]).output()?;
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+    let mut namespaces = Command::new("setpriv");
+    namespaces.args(&user[1..]).args(["unshare", "--user", "--map-root-user", "--net", "true"]);
+    let can = namespaces.output()?;
     if !can.status.success() {
         println!("SKIPPED: a_user_runs_an_experiment_without_quotas needs user namespaces of users");
         return Ok(());
     }
+    expect_run_without_quotas(&user)
+}
+
+#[test]
+fn an_experiment_runs_without_quotas_if_groups_are_read_only() -> Result<(), Failure> {
+    if !is_root("an_experiment_runs_without_quotas_if_groups_are_read_only") {
+        return Ok(());
+    }
+    expect_run_without_quotas(&["unshare", "--mount", "sh", "-ec", WITH_READ_ONLY_GROUPS, "sh"])
+}
+
+fn expect_run_without_quotas(wrapper: &[&str]) -> Result<(), Failure> {
     let place = Place::new(&ENDLESS.replace(WAIT_STEP, "true"))?;
-    let mut supervisor = place.start_as(&user)?;
+    let mut supervisor = place.start_by(wrapper)?;
     let status = supervisor.child.wait()?;
     assert!(status.success(), "{}", fs::read_to_string(place.path("err"))?);
     place.expect_nothing(&supervisor)?;
@@ -193,15 +209,15 @@ impl Place {
     }
 
     fn start(&self) -> Result<Supervisor, Failure> {
-        self.start_as(&[])
+        self.start_by(&["env"])
     }
 
-    /// Starts a supervisor in a process group of its own, as a shell does. It has other privileges, in words for setpriv.
-    fn start_as(&self, privileges: &[&str]) -> Result<Supervisor, Failure> {
-        let mut command = Command::new("setpriv");
+    /// Starts a supervisor in a process group of its own, as a shell does. The words of the wrapper come before it, and
+    /// become it.
+    fn start_by(&self, wrapper: &[&str]) -> Result<Supervisor, Failure> {
+        let mut command = Command::new(wrapper[0]);
         command
-            .args(privileges)
-            .arg("--")
+            .args(&wrapper[1..])
             .arg(self.path("program"))
             .args(["--exact", "role", "--nocapture"])
             .env(ROLE, format!("supervise {}", self.0.path().display()));

@@ -10,6 +10,10 @@ paper = 'cssl'
 text = 'It tries.'
 deviations = ['The file deviates.']
 rounds = { full = 3, quick = 1 }
+[[host]]
+name = 'a'
+number = 1
+networks = []
 [[variant]]
 key = 'on'
 title = 'On'

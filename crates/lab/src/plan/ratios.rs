@@ -1,0 +1,59 @@
+//! The ratios of a plan.
+
+use super::{Error, combinations, known};
+use crate::experiment::{Experiment, Figure, Quotient, Ratio};
+use crate::variables::{self, Values};
+
+/// A ratio for each combination of its matrix, with what it takes from its figures.
+pub(super) fn plan(experiment: &Experiment, ratio: &Ratio) -> Result<Vec<Ratio>, Error> {
+    let place = format!("the ratio {}", ratio.name);
+    let find = |name: &String| {
+        let figure = experiment.figures.iter().find(|figure| figure.name == *name);
+        known(figure.is_some(), &place, "figure", name).map(|()| figure)
+    };
+    let figure = ratio.figure.as_ref().map(find).transpose()?.flatten();
+    let over_figure = ratio.over_figure.as_ref().map(find).transpose()?.flatten().or(figure);
+    let mut planned = Vec::new();
+    for combination in combinations(&ratio.matrix) {
+        let mut values = Values::new();
+        variables::add(&mut values, &combination);
+        let filled = fill(ratio, &values).map_err(|error| Error::Variable { place: place.clone(), error })?;
+        planned.push(match (figure, over_figure) {
+            (Some(figure), Some(over_figure)) => with_measures(filled, figure, over_figure),
+            _ => filled,
+        });
+    }
+    Ok(planned)
+}
+
+/// The ratio with the values of its variables.
+fn fill(ratio: &Ratio, values: &Values) -> Result<Ratio, variables::Error> {
+    let fill = |text: &String| variables::fill(text, values);
+    let quotient = |quotient: &Quotient| {
+        Ok(Quotient { of: fill(&quotient.of)?, over: quotient.over.as_ref().map(fill).transpose()? })
+    };
+    let peers = ratio.peers.iter().map(|(name, peer)| Ok((name.clone(), quotient(peer)?)));
+    Ok(Ratio {
+        name: fill(&ratio.name)?,
+        ours: quotient(&ratio.ours)?,
+        peers: peers.collect::<Result<_, _>>()?,
+        ..ratio.clone()
+    })
+}
+
+/// The ratio of variants with the measures of figures, and the quotient of the paper's values.
+fn with_measures(mut ratio: Ratio, figure: &Figure, over_figure: &Figure) -> Ratio {
+    let Quotient { of, over } = &ratio.ours;
+    let over = over.as_ref().map_or(Some(1.0), |over| over_figure.paper.get(over).copied());
+    if let (Some(of), Some(over)) = (figure.paper.get(of), over) {
+        ratio.paper.get_or_insert(of / over);
+        if ratio.source.is_empty() {
+            ratio.source.clone_from(&figure.source);
+        }
+    }
+    for quotient in ratio.peers.values_mut().chain([&mut ratio.ours]) {
+        quotient.of = format!("{}:{}", quotient.of, figure.measure);
+        quotient.over = quotient.over.take().map(|over| format!("{over}:{}", over_figure.measure));
+    }
+    ratio
+}
