@@ -34,6 +34,9 @@ pub struct Experiment {
     /// What differs from the paper's experiment, and why.
     #[serde(default)]
     pub deviations: Vec<String>,
+    /// Why rounds differ by more than 5 %, for ratios without a reason of their own.
+    #[serde(default)]
+    pub spread_because: String,
     /// How often each variant runs. The variants take turns.
     pub rounds: Repeats,
     /// Values of variables, which a quick run may replace.

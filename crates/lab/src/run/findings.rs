@@ -124,6 +124,8 @@ fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioRes
         Verdict::Reproduced | Verdict::Exceeded => String::new(),
     };
     let is_wide = spread.is_some_and(|spread| spread > SPREAD_MAX);
+    let spread_reasons = [&ratio.spread_because, &plan.experiment().spread_because];
+    let spread_because = spread_reasons.into_iter().find(|reason| is_wide && !reason.is_empty());
     Ok(RatioResult {
         paper: ratio.paper,
         ours,
@@ -136,7 +138,7 @@ fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioRes
         at_most: ratio.at_most,
         source: ratio.source.clone(),
         because,
-        spread_because: if is_wide { ratio.spread_because.clone() } else { String::new() },
+        spread_because: spread_because.cloned().unwrap_or_default(),
         verdict,
     })
 }

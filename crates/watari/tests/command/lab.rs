@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -82,6 +83,44 @@ fn scenario_b_runs_in_small_and_sharing_saves_full_handshakes() {
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("CSSL, Scenario B") && page.contains("<svg"), "{}", page.len());
     assert!(fs::read_to_string(markdown).unwrap().contains("requests/s, migration on / off"));
+}
+
+/// Two trials of a moment.
+const SHORT: &str = "
+name = 'short'
+title = 'Short'
+text = 'It ends at once.'
+rounds = { full = 2, quick = 1 }
+[[host]]
+name = 'a'
+number = 1
+networks = []
+[[variant]]
+key = 'only'
+title = 'The variant'
+[[step]]
+name = 'wait'
+hosts = ['a']
+run = 'true'
+";
+
+#[test]
+fn a_terminal_shows_the_remaining_time() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: `watari lab run` in a terminal needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("short.toml"), SHORT).unwrap();
+    let run = format!("{} lab run short.toml", env!("CARGO_BIN_EXE_watari"));
+    // Its standard streams are a pseudo-terminal.
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &run, "/dev/null"]).current_dir(dir.path()).stdin(Stdio::null());
+    let output = script.env("TERM", "xterm").output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("0/2") && shown.contains("The variant, round 1"), "{shown}");
+    assert!(shown.contains(" left: The variant, round 2"), "{shown}");
 }
 
 #[test]

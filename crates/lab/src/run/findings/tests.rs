@@ -9,6 +9,7 @@ title = 'A try'
 paper = 'cssl'
 text = 'It tries.'
 deviations = ['The file deviates.']
+spread-because = 'All vary.'
 rounds = { full = 3, quick = 1 }
 [[host]]
 name = 'a'
@@ -89,6 +90,7 @@ fn a_ratio_is_the_median_of_the_rounds() {
     assert_eq!((ratio.values.clone(), ratio.peers["itself"]), ([3.0, 4.0, 5.0].map(Some).into(), Some(1.0)));
     assert_eq!((ratio.verdict, ratio.because.as_str()), (Verdict::Differs, "It is known."));
     assert_eq!(ratio.spread_because, "It varies.");
+    assert_eq!(result.ratios["ours only"].spread_because, "All vary.");
     // The speeds of one side grow: a ratio of one trial has their spread.
     assert_eq!(result.ratios["ours only"].speed_spread, Some(1.0));
     assert_eq!(result.figures[0].rows[0].median, Some(4.0));
