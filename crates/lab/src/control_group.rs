@@ -333,4 +333,19 @@ mod tests {
         assert_eq!(roots(second), [PathBuf::from("/sys/fs/cgroup")]);
         assert!(matches!(Hierarchies::find("36 30 0:31 / /proc rw - proc proc rw\n"), Err(Error::None)));
     }
+
+    /// A directory stands for the hierarchy of version 2, because a machine with version 1 has no other.
+    #[test]
+    fn version_2_has_one_file_for_the_quota_and_one_for_the_use() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = Groups { hierarchies: Hierarchies::Two(root.path().to_owned()), name: "lab".to_owned() };
+        groups.create_top().unwrap();
+        let host = groups.add_host("a", Some(0.5)).unwrap();
+        let text = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+        assert_eq!((text("cgroup.subtree_control"), text("lab/cgroup.subtree_control")), ("+cpu".into(), "+cpu".into()));
+        assert_eq!(text("lab/a/cpu.max"), "10000 20000");
+        assert_eq!(host.entrances(), [root.path().join("lab/a/cgroup.procs")]);
+        fs::write(root.path().join("lab/a/cpu.stat"), "nr_periods 3\nusage_usec 1500\nuser_usec 900\n").unwrap();
+        assert_eq!(host.used().unwrap(), Duration::from_micros(1500));
+    }
 }
