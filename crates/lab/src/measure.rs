@@ -5,7 +5,7 @@
 //! | term | value |
 //! | --- | --- |
 //! | `load.rate` | requests of all loads, divided by the seconds from the first one's start to the last one's end |
-//! | `load.PATH` | a number of `watari bench`: `requests`, `endings.NORMAL`, `tls.full` and rates are sums, others are means by requests |
+//! | `load.PATH` | a number of `watari bench`: `requests`, `endings.NORMAL`, `tls.full` and rates are sums, others are means by requests of the loads that have it |
 //! | `step.NAME.PATH` | a number in the JSON of a step |
 //! | `time.NAME` | the seconds that a step took |
 //! | `cpu.HOST` | CPU seconds of a host while steps ran |
@@ -207,19 +207,19 @@ fn load(path: &str, trial: &Trial) -> Option<f64> {
         let ended = loads.iter().map(|load| load.started_s + load_seconds(load)).reduce(f64::max)?;
         return Some(total / (ended - started));
     }
-    // An ending that no request had is not in the JSON.
-    let values: Vec<f64> = if path.starts_with("endings.") {
-        loads.iter().map(|load| number(&load.json, path).unwrap_or(0.0)).collect()
-    } else {
-        loads.iter().map(|load| number(&load.json, path)).collect::<Option<_>>()?
-    };
-    if values.is_empty() {
+    let is_ending = path.starts_with("endings.");
+    let values = loads.iter().zip(&requests).filter_map(|(load, requests)| Some((number(&load.json, path)?, *requests)));
+    let values: Vec<_> = values.collect();
+    // An ending that no request had is not in the JSON, and no time is in that of a load without a success.
+    if loads.is_empty() || (values.is_empty() && !is_ending) {
         return None;
     }
-    let is_sum =
-        path == "requests" || path.ends_with("_per_s") || ["endings.", "tls."].iter().any(|of| path.starts_with(of));
-    let weighted = values.iter().zip(&requests).map(|(value, requests)| value * requests);
-    Some(if is_sum { values.iter().sum() } else { weighted.sum::<f64>() / total })
+    let is_sum = path == "requests" || path.ends_with("_per_s") || is_ending || path.starts_with("tls.");
+    if is_sum {
+        return Some(values.iter().map(|(value, _)| value).sum());
+    }
+    let of: f64 = values.iter().map(|(_, requests)| requests).sum();
+    Some(values.iter().map(|(value, requests)| value * requests).sum::<f64>() / of)
 }
 
 /// The time of a load's own measurement, without the start of its process.

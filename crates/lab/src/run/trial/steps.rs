@@ -119,11 +119,15 @@ impl RunningStep<'_> {
             return Err(TrialError::Step { name: name(), stderr });
         }
         let mut json = serde_json::Value::Null;
-        // A step that may fail prints nothing when it does.
-        if (self.step.step.load || self.step.step.json) && (status.success() || !self.step.step.may_fail) {
+        if self.step.step.load || self.step.step.json {
             let path = &self.files.output;
             let output = fs::read(path).map_err(|error| file_error("read", path, error))?;
-            json = serde_json::from_slice(&output).map_err(|error| TrialError::Json { name: name(), error })?;
+            json = match serde_json::from_slice(&output) {
+                Ok(json) => json,
+                // A step that may fail does not always print something then.
+                Err(_) if !status.success() => serde_json::Value::Null,
+                Err(error) => return Err(TrialError::Json { name: name(), error }),
+            };
         }
         Ok(StepOutcome { started_s: self.started_s, ended_s, is_load: self.step.step.load, json })
     }
