@@ -342,7 +342,10 @@ mod tests {
         groups.create_top().unwrap();
         let host = groups.add_host("a", Some(0.5)).unwrap();
         let text = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
-        assert_eq!((text("cgroup.subtree_control"), text("lab/cgroup.subtree_control")), ("+cpu".into(), "+cpu".into()));
+        assert_eq!(
+            (text("cgroup.subtree_control"), text("lab/cgroup.subtree_control")),
+            ("+cpu".into(), "+cpu".into())
+        );
         assert_eq!(text("lab/a/cpu.max"), "10000 20000");
         assert_eq!(host.entrances(), [root.path().join("lab/a/cgroup.procs")]);
         fs::write(root.path().join("lab/a/cpu.stat"), "nr_periods 3\nusage_usec 1500\nuser_usec 900\n").unwrap();

@@ -208,7 +208,8 @@ fn load(path: &str, trial: &Trial) -> Option<f64> {
         return Some(total / (ended - started));
     }
     let is_ending = path.starts_with("endings.");
-    let values = loads.iter().zip(&requests).filter_map(|(load, requests)| Some((number(&load.json, path)?, *requests)));
+    let values =
+        loads.iter().zip(&requests).filter_map(|(load, requests)| Some((number(&load.json, path)?, *requests)));
     let values: Vec<_> = values.collect();
     // An ending that no request had is not in the JSON, and no time is in that of a load without a success.
     if loads.is_empty() || (values.is_empty() && !is_ending) {
