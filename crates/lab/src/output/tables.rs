@@ -10,13 +10,16 @@ use crate::result::{Entry, FigureResult, RatioResult, RunResult, Verdict};
 
 /// How to read the tables: a paragraph each.
 pub(super) const LEGEND: [&str; 3] = [
-    "The verdicts are about shapes and ratios. They are not about absolute rates, because the papers' machines were others. \
-     The columns `paper` have numbers that the paper prints, and ratios of such numbers. A missing value is `-`.",
-    "reproduced: ours is as near to the paper's as `required` says, and within its limits. exceeded: ours is better than \
-     that. differs: it is neither, and the reason stands beside it, if it is known. impossible: this machine cannot measure \
-     it, and the reason stands beside it. A ratio without a paper's number is reproduced if it is within its limits.",
+    "The verdicts are about shapes and ratios. They are not about absolute rates, because the papers used other machines. \
+     The columns `paper` have numbers that the paper prints, and ratios of such numbers. The columns `ours` have the median \
+     of the rounds, and the least and the largest value. A missing value is `-`.",
+    "The verdict is that of the median. reproduced: ours is as near to the paper's as `required` says, and within its \
+     limits. exceeded: ours is better than that. differs: it is neither, and the reason stands beside it, if it is known. \
+     impossible: this machine cannot measure it, and the reason stands beside it. A ratio without a paper's number is \
+     reproduced if it is within its limits.",
     "The spread is the largest minus the least value of all rounds, divided by the median. In brackets is the spread of the \
-     speeds of the processor, by fixed work in the same trials: a ratio of equal rates would have that spread.",
+     speeds of the processor, by fixed work in the same trials: a ratio of equal rates would have that spread. It is 0 if \
+     both values are from the same trial.",
 ];
 
 pub(super) struct Table {

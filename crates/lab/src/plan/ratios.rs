@@ -46,7 +46,7 @@ fn with_measures(mut ratio: Ratio, figure: &Figure, over_figure: &Figure) -> Rat
     let Quotient { of, over } = &ratio.ours;
     let over = over.as_ref().map_or(Some(1.0), |over| over_figure.paper.get(over).copied());
     if let (Some(of), Some(over)) = (figure.paper.get(of), over) {
-        ratio.paper.get_or_insert(of / over);
+        ratio.paper.get_or_insert_with(|| rounded(of / over));
         if ratio.source.is_empty() {
             ratio.source.clone_from(&figure.source);
         }
@@ -56,4 +56,9 @@ fn with_measures(mut ratio: Ratio, figure: &Figure, over_figure: &Figure) -> Rat
         quotient.over = quotient.over.take().map(|over| format!("{over}:{}", over_figure.measure));
     }
     ratio
+}
+
+/// To four digits, which is as many as papers print.
+fn rounded(quotient: f64) -> f64 {
+    format!("{quotient:.3e}").parse().unwrap_or(quotient)
 }

@@ -190,6 +190,7 @@ fn a_ratio_of_a_figure_has_its_measure_and_the_papers_quotient() {
     assert_eq!(printed.ours.sides().collect::<Vec<_>>(), ["v:cpu.a * 2", "w:cpu.a * 2"]);
     assert_eq!(printed.peers["x"].sides().collect::<Vec<_>>(), ["x:cpu.a * 2", "w:cpu.a * 2"]);
     assert_eq!(file("of = 'v'\n").paper, Some(6.0));
+    assert_eq!(file("of = 'w'\nover = 'v'\n").paper, Some(0.6667));
     let other = file("over-figure = 'g'\nof = 'v'\nover = 'v'\n");
     assert_eq!((other.paper, other.ours.over.as_deref()), (Some(3.0), Some("v:cpu.a")));
     let unprinted = file("of = 'x'\nover = 'w'\n");
