@@ -14,6 +14,8 @@ const SUFFIX: &str = "toml";
 #[derive(Clone, Debug)]
 pub struct Found {
     pub experiment: Experiment,
+    /// The text of its file.
+    pub text: String,
     templates: Templates,
 }
 
@@ -59,12 +61,12 @@ pub fn find(name: &str) -> Result<Found, Error> {
         let path = Path::new(name);
         let text = fs::read_to_string(path).map_err(|error| Error::Read { path: name.to_owned(), error })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        return Ok(Found { experiment: parse(path, &text)?, templates: Templates::Folder(folder) });
+        return Ok(Found { experiment: parse(path, &text)?, text, templates: Templates::Folder(folder) });
     }
     let path = PathBuf::from(format!("{name}.{SUFFIX}"));
     let file = BUILT_IN.get_file(&path).ok_or_else(|| Error::Unknown(name.to_owned()))?;
-    let experiment = parse(&path, file.contents_utf8().unwrap_or_default())?;
-    Ok(Found { experiment, templates: Templates::BuiltIn })
+    let text = file.contents_utf8().unwrap_or_default();
+    Ok(Found { experiment: parse(&path, text)?, text: text.to_owned(), templates: Templates::BuiltIn })
 }
 
 /// Writes all experiments of this program, with their templates, to a folder that is not there yet.
@@ -75,6 +77,12 @@ pub fn export(folder: &Path) -> Result<(), Error> {
 }
 
 impl Found {
+    /// The same experiment with another text, such as that of an earlier time.
+    pub(crate) fn with_text(&self, text: String) -> Result<Self, Error> {
+        let path = PathBuf::from(format!("{}.{SUFFIX}", self.experiment.name));
+        Ok(Self { experiment: parse(&path, &text)?, text, templates: self.templates.clone() })
+    }
+
     /// The text of a template.
     pub fn template(&self, name: &str) -> Result<String, Error> {
         match &self.templates {

@@ -138,6 +138,29 @@ impl Plan {
         Some((self.variants.iter().find(|variant| variant.key == key)?, measure))
     }
 
+    /// The first part of the experiment that another plan has not the same way, of those on which measured values depend.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let parts = self.parts().into_iter().zip(other.parts());
+        parts.filter(|((_, own), (_, other))| own != other).map(|((name, _), _)| name).next()
+    }
+
+    fn parts(&self) -> [(&'static str, String); 7] {
+        let Experiment { networks, routers, hosts, files, templates, prepare, .. } = self.experiment();
+        let of_variant = |variant: &PlannedVariant| {
+            let PlannedVariant { key, values, processes, steps, .. } = variant;
+            format!("{key} {values:?} {processes:?} {steps:?}")
+        };
+        [
+            ("params", format!("{:?}", self.values)),
+            ("networks and routers", format!("{networks:?} {routers:?}")),
+            ("hosts", format!("{hosts:?}")),
+            ("files", format!("{files:?}")),
+            ("templates", format!("{templates:?}")),
+            ("prepare commands", format!("{prepare:?}")),
+            ("variants, processes or steps", self.variants.iter().map(of_variant).collect::<Vec<_>>().join("\n")),
+        ]
+    }
+
     /// `keys` are those of all variants. A quick run lacks some.
     fn check(&self, keys: &BTreeSet<String>) -> Result<(), Error> {
         let experiment = self.experiment();

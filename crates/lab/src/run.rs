@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use watari_values::size::Size;
 
-use crate::catalogue::Found;
+use crate::catalogue::{self, Found};
 use crate::commands;
 use crate::control_group::Groups;
 use crate::experiment::File;
@@ -63,21 +63,30 @@ pub enum Error {
     Output(#[from] output::Error),
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    #[error(transparent)]
+    Catalogue(#[from] catalogue::Error),
+    #[error("the {part} of the experiment {name} have changed since this run: run it again")]
+    Changed { name: String, part: &'static str },
 }
 
 /// Runs all trials, and writes what they measured, and the result. Prints progress on standard error.
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
     let measured = measure(plan, places, groups)?;
-    measured.write(&places.folder)?;
+    measured.write(&plan.found.text, &places.folder)?;
     conclude(plan, &measured, &places.folder)?;
     Ok(())
 }
 
-/// Computes the result of a finished run again, from what its trials measured, by the experiment as it is now. Variants that
-/// the run did not have, have no values.
+/// Computes the result of a finished run again, from what its trials measured, by the figures, ratios and texts that the
+/// experiment has now. It is an error if something else has changed.
 pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
-    let measured = Measured::read(folder)?;
-    conclude(&Plan::new(found, measured.options.clone(), folder)?, &measured, folder)
+    let (measured, text) = Measured::read(folder)?;
+    let then = Plan::new(found.with_text(text)?, measured.options.clone(), folder)?;
+    let now = Plan::new(found, measured.options.clone(), folder)?;
+    match now.difference(&then) {
+        Some(part) => Err(Error::Changed { name: now.experiment().name.clone(), part }),
+        None => conclude(&now, &measured, folder),
+    }
 }
 
 fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Error> {

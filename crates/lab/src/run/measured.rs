@@ -1,4 +1,5 @@
-//! What a run has measured: `trials.json`. All figures and verdicts come from it.
+//! What a run has measured: `trials.json`. All figures and verdicts come from it. Beside it is the experiment's file as it
+//! was then, `experiment.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +14,7 @@ use crate::plan::Options;
 use crate::result::Delay;
 
 const NAME: &str = "trials.json";
+const EXPERIMENT: &str = "experiment.toml";
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Measured {
@@ -39,15 +41,21 @@ pub(super) struct Taken {
 }
 
 impl Measured {
-    pub(super) fn write(&self, folder: &Path) -> Result<(), FileError> {
+    pub(super) fn write(&self, experiment: &str, folder: &Path) -> Result<(), FileError> {
         let path = folder.join(NAME);
         let json = serde_json::to_vec(self).map_err(|error| file_error("write", &path, error.into()))?;
-        write(&path, &json)
+        write(&path, &json)?;
+        write(&folder.join(EXPERIMENT), experiment.as_bytes())
     }
 
-    pub(super) fn read(folder: &Path) -> Result<Self, FileError> {
+    /// Also the text of the experiment's file.
+    pub(super) fn read(folder: &Path) -> Result<(Self, String), FileError> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| file_error("read", &path, error);
-        serde_json::from_slice(&fs::read(&path).map_err(failed)?).map_err(|error| failed(error.into()))
+        let measured =
+            serde_json::from_slice(&fs::read(&path).map_err(failed)?).map_err(|error| failed(error.into()))?;
+        let path = folder.join(EXPERIMENT);
+        let experiment = fs::read_to_string(&path).map_err(|error| file_error("read", &path, error))?;
+        Ok((measured, experiment))
     }
 }

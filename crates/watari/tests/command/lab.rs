@@ -124,6 +124,25 @@ fn a_terminal_shows_the_remaining_time() {
 }
 
 #[test]
+fn a_run_is_evaluated_by_other_ratios_but_not_by_other_steps() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: `watari lab run` and `evaluate` need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("short.toml");
+    fs::write(&file, SHORT).unwrap();
+    let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml", "--quick", "--json", "run"]);
+    assert_eq!(status, Some(0), "{error}");
+    let evaluate = || watari(dir.path(), &["lab", "evaluate", "short.toml", "--json", "run"]);
+    fs::write(&file, format!("{SHORT}[[ratio]]\nname = 'time'\nof = 'only:time.wait'\nat-least = 0\n")).unwrap();
+    assert!(evaluate().done().ends_with("short: reproduced\n"));
+    fs::write(&file, SHORT.replace("run = 'true'", "run = 'sleep 0'")).unwrap();
+    let error = evaluate().refused(1);
+    assert!(error.contains("the variants, processes or steps of the experiment short have changed"), "{error}");
+}
+
+#[test]
 fn the_list_has_the_experiments_of_all_papers() {
     let dir = tempfile::tempdir().unwrap();
     let listed: Value = serde_json::from_str(&watari(dir.path(), &["lab", "list", "--json"]).done()).unwrap();
