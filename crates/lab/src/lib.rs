@@ -1,7 +1,7 @@
 //! Experiments in network namespaces: the testbed, the experiments of the papers, and their results.
 //!
 //! * `experiment`: the file of an experiment;
-//! * `plan`: what a run of it does: its variants, with the values of their variables;
+//! * `plan`: what a run of it does: its variants and ratios, with the values of their variables;
 //! * `supervisor`: the sandbox of a run, and what is left after it;
 //! * `run`: the trials of a run, in the sandbox, and its result;
 //! * `hosts`, `control_group`: the testbed: namespaces, networks, CPU quotas and processes;
