@@ -149,10 +149,10 @@ impl<'a> Source<'a> {
             "cpu" => Self::Cpu(rest),
             "share" => Self::Share(rest),
             "peak" => Self::Peak { host: name, span: path.map_or(Some((0.0, f64::INFINITY)), span)? },
-            "lines" => {
-                let having = path.map(|path| path.split_once('.').ok_or(())).transpose().ok()?;
-                Self::Lines { process: name, having }
-            }
+            "lines" => match path {
+                Some(path) => Self::Lines { process: name, having: Some(path.split_once('.')?) },
+                None => Self::Lines { process: name, having: None },
+            },
             _ => return None,
         })
     }

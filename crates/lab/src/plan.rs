@@ -140,8 +140,8 @@ impl Plan {
 
     /// The first part of the experiment that another plan has not the same way, of those on which measured values depend.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        let parts = self.parts().into_iter().zip(other.parts());
-        parts.filter(|((_, own), (_, other))| own != other).map(|((name, _), _)| name).next()
+        let mut parts = self.parts().into_iter().zip(other.parts());
+        parts.find_map(|((name, own), (_, other))| (own != other).then_some(name))
     }
 
     fn parts(&self) -> [(&'static str, String); 7] {
@@ -199,8 +199,9 @@ impl Plan {
         }
         for figure in &experiment.figures {
             let place = format!("the figure {}", figure.name);
-            let variants = self.variants.iter().filter(|variant| figure.is_of(&variant.key));
-            variants.into_iter().try_for_each(|variant| self.check_measure(&figure.measure, variant, &place))?;
+            for variant in self.variants.iter().filter(|variant| figure.is_of(&variant.key)) {
+                self.check_measure(&figure.measure, variant, &place)?;
+            }
         }
         self.ratios.iter().try_for_each(|ratio| self.check_ratio(ratio, keys))
     }
@@ -222,37 +223,38 @@ impl Plan {
     fn check_measure(&self, measure: &str, variant: &PlannedVariant, place: &str) -> Result<(), Error> {
         let subjects = measure::subjects(measure);
         let subjects = subjects.map_err(|error| Error::Measure { place: place.to_owned(), error })?;
-        subjects.into_iter().try_for_each(|subject| {
+        for subject in subjects {
             let (kind, name, is_known) = match subject {
                 Subject::Loads => ("step with", "load = true", variant.steps.iter().any(|step| step.step.load)),
                 Subject::Step(name) => ("step", name, variant.steps.iter().any(|step| step.name == name)),
-                Subject::Host(name) => ("host", name, self.experiment().hosts.iter().any(|host| host.name == name)),
+                Subject::Host(name) => ("host", name, self.has_host(name)),
                 Subject::Process(name) => ("process", name, variant.processes.iter().any(|of| of.name == name)),
             };
-            let unknown = || Error::Subject {
-                place: place.to_owned(),
-                kind,
-                name: name.to_owned(),
-                variant: variant.key.clone(),
-            };
-            if is_known { Ok(()) } else { Err(unknown()) }
-        })
+            if !is_known {
+                let (place, name, variant) = (place.to_owned(), name.to_owned(), variant.key.clone());
+                return Err(Error::Subject { place, kind, name, variant });
+            }
+        }
+        Ok(())
+    }
+
+    fn has_host(&self, name: &str) -> bool {
+        self.experiment().hosts.iter().any(|host| host.name == name)
     }
 
     fn check_variant(&self, variant: &PlannedVariant) -> Result<(), Error> {
-        let hosts = |name: &str| self.experiment().hosts.iter().any(|host| host.name == name);
         unique("process", variant.processes.iter().map(|process| &process.name))?;
         unique("step", variant.steps.iter().map(|step| &step.name))?;
         let mut values = variant.values.clone();
         for process in &variant.processes {
             let place = format!("the process {}", process.name);
-            known(hosts(&process.host), &place, "host", &process.host)?;
+            known(self.has_host(&process.host), &place, "host", &process.host)?;
             self.check_process(process, values.clone(), &place)?;
             values.insert(format!("pid.{}", process.name), String::new());
         }
         for step in &variant.steps {
             let place = format!("the step {}", step.name);
-            known(hosts(&step.host), &place, "host", &step.host)?;
+            known(self.has_host(&step.host), &place, "host", &step.host)?;
             check_variables(&step.step.run, &values, &place)?;
             if let Some(after) = &step.step.after {
                 let is_known = variant.steps.iter().any(|step| step.name == *after);
@@ -284,10 +286,9 @@ impl Plan {
                 let is_known = experiment.figures.iter().any(|known| known.name == *figure);
                 known(is_known, &format!("the plot {title}"), "figure", figure)
             }
-            Plot::Cpu { hosts, title, .. } => hosts.iter().try_for_each(|host| {
-                let is_known = experiment.hosts.iter().any(|known| known.name == *host);
-                known(is_known, &format!("the plot {title}"), "host", host)
-            }),
+            Plot::Cpu { hosts, title, .. } => {
+                hosts.iter().try_for_each(|host| known(self.has_host(host), &format!("the plot {title}"), "host", host))
+            }
             Plot::Ternary { .. } => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! The ratios of a plan.
 
-use super::{Error, combinations, known};
+use super::{Error, combinations};
 use crate::experiment::{Experiment, Figure, Quotient, Ratio};
 use crate::variables::{self, Values};
 
@@ -9,10 +9,10 @@ pub(super) fn plan(experiment: &Experiment, ratio: &Ratio) -> Result<Vec<Ratio>,
     let place = format!("the ratio {}", ratio.name);
     let find = |name: &String| {
         let figure = experiment.figures.iter().find(|figure| figure.name == *name);
-        known(figure.is_some(), &place, "figure", name).map(|()| figure)
+        figure.ok_or_else(|| Error::Unknown { place: place.clone(), kind: "figure", name: name.clone() })
     };
-    let figure = ratio.figure.as_ref().map(find).transpose()?.flatten();
-    let over_figure = ratio.over_figure.as_ref().map(find).transpose()?.flatten().or(figure);
+    let figure = ratio.figure.as_ref().map(find).transpose()?;
+    let over_figure = ratio.over_figure.as_ref().map(find).transpose()?.or(figure);
     let mut planned = Vec::new();
     for combination in combinations(&ratio.matrix) {
         let mut values = Values::new();

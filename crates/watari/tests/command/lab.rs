@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::support::{Ended, watari};
 
 /// Runs an experiment in small, and returns its result. None without root, because quotas need it.
 fn run(dir: &Path, name: &str, settings: &[&str]) -> Option<Value> {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: `watari lab run {name}` needs root for CPU quotas");
+    if !is_root(&format!("`watari lab run {name}`")) {
         return None;
     }
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
@@ -24,6 +24,15 @@ fn run(dir: &Path, name: &str, settings: &[&str]) -> Option<Value> {
     assert!(["reproduced", "exceeded", "differs", "impossible"].contains(&verdict), "{verdict}");
     assert!(out.ends_with(&format!("{name}: {verdict}\n")), "{out}");
     Some(result)
+}
+
+/// Says so if it is not, because quotas need root.
+fn is_root(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("SKIPPED: {test} needs root for CPU quotas");
+    }
+    is_root
 }
 
 /// The value of a figure of a variant.
@@ -104,14 +113,19 @@ hosts = ['a']
 run = 'true'
 ";
 
-#[test]
-fn a_terminal_shows_the_remaining_time() {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: `watari lab run` in a terminal needs root");
-        return;
+/// A folder with `short.toml`. None without root.
+fn short() -> Option<TempDir> {
+    if !is_root("`watari lab run short.toml`") {
+        return None;
     }
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("short.toml"), SHORT).unwrap();
+    Some(dir)
+}
+
+#[test]
+fn a_terminal_shows_the_remaining_time() {
+    let Some(dir) = short() else { return };
     let run = format!("{} lab run short.toml", env!("CARGO_BIN_EXE_watari"));
     // Its standard streams are a pseudo-terminal.
     let mut script = Command::new("script");
@@ -125,13 +139,8 @@ fn a_terminal_shows_the_remaining_time() {
 
 #[test]
 fn a_run_is_evaluated_by_other_ratios_but_not_by_other_steps() {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: `watari lab run` and `evaluate` need root");
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
+    let Some(dir) = short() else { return };
     let file = dir.path().join("short.toml");
-    fs::write(&file, SHORT).unwrap();
     let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml", "--quick", "--json", "run"]);
     assert_eq!(status, Some(0), "{error}");
     let evaluate = || watari(dir.path(), &["lab", "evaluate", "short.toml", "--json", "run"]);
