@@ -86,6 +86,8 @@ pub enum Error {
     Path(String),
     #[error("the step {0} waits for itself: the steps that `after` names go round in a circle")]
     Circle(String),
+    #[error("the ratio {0} has over-figure, but no figure")]
+    NoFigure(String),
     #[error("the ratio {ratio} has \"{side}\": write VARIANT:MEASURE, or the name of a figure and VARIANT")]
     Side { ratio: String, side: String },
     #[error("{place}: {error}")]

@@ -11,16 +11,19 @@ pub(super) fn plan(experiment: &Experiment, ratio: &Ratio) -> Result<Vec<Ratio>,
         let figure = experiment.figures.iter().find(|figure| figure.name == *name);
         figure.ok_or_else(|| Error::Unknown { place: place.clone(), kind: "figure", name: name.clone() })
     };
-    let figure = ratio.figure.as_ref().map(find).transpose()?;
-    let over_figure = ratio.over_figure.as_ref().map(find).transpose()?.or(figure);
+    let figures = match (&ratio.figure, &ratio.over_figure) {
+        (Some(figure), over_figure) => Some((find(figure)?, find(over_figure.as_ref().unwrap_or(figure))?)),
+        (None, None) => None,
+        (None, Some(_)) => return Err(Error::NoFigure(ratio.name.clone())),
+    };
     let mut planned = Vec::new();
     for combination in combinations(&ratio.matrix) {
         let mut values = Values::new();
         variables::add(&mut values, &combination);
         let filled = fill(ratio, &values).map_err(|error| Error::Variable { place: place.clone(), error })?;
-        planned.push(match (figure, over_figure) {
-            (Some(figure), Some(over_figure)) => with_measures(filled, figure, over_figure),
-            _ => filled,
+        planned.push(match figures {
+            Some((figure, over_figure)) => with_measures(filled, figure, over_figure),
+            None => filled,
         });
     }
     Ok(planned)

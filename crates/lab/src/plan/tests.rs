@@ -198,6 +198,10 @@ fn a_ratio_of_a_figure_has_its_measure_and_the_papers_quotient() {
     let stated = file("of = 'v'\nover = 'w'\npaper = 1.4\nsource = 'Table 2'\n");
     assert_eq!((stated.paper, stated.source.as_str()), (Some(1.4), "Table 2"));
     expect_error("[[ratio]]\nname = 'r'\nfigure = 'f'\nof = 'v'\n", "the ratio r names the figure f, which");
+    expect_error(
+        "[[ratio]]\nname = 'r'\nover-figure = 'f'\nof = 'v:cpu.a'\n",
+        "the ratio r has over-figure, but no figure",
+    );
 }
 
 #[test]
