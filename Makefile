@@ -3,7 +3,7 @@
 # Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
 FULL = --features watari/full
 
-.PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper lab deny deps clean
+.PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper lab cgroup2 deny deps clean
 
 # Starts a whole cluster on loopback, sends 400 connections through it, and prints how they ended.
 demo:
@@ -119,6 +119,12 @@ lab: deps
 	cargo build --release --locked --package watari $(FULL)
 	target/release/watari lab run --all $(LAB); status=$$?; \
 	target/release/watari lab report --markdown docs/reproduction.md && exit $$status
+
+# Runs the tests of the lab's hosts in a virtual machine, whose kernel has control groups of version 2.
+cgroup2: deps
+	@scripts/deps vm
+	program=$$(cargo test --locked --package watari-lab --test testbed --no-run 2>&1 | sed -n 's/.*testbed.rs (\(.*\))/\1/p') && \
+		scripts/in-vm "$$(realpath "$$program")" --include-ignored
 
 # Checks licences, sources, duplicates and known vulnerabilities. The vulnerabilities need the network. Run `cargo
 # install cargo-deny` first.

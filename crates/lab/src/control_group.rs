@@ -5,8 +5,8 @@
 //!     server-a, server-b, ..       of hosts
 //! ```
 //!
-//! Version 1 has them in the hierarchies `cpu` and `cpuacct`, which can be one. Version 2 has one hierarchy. A user who
-//! may not make groups has hosts without quotas.
+//! Version 1 has them in the hierarchies `cpu` and `cpuacct`, which can be one. Version 2 has one hierarchy. Where groups
+//! cannot be made, hosts have no quotas.
 
 mod namespace;
 
@@ -37,6 +37,11 @@ pub enum Error {
     None,
     #[error("cannot create the control group {path}: {error} (run as root, or where control groups are delegated)")]
     Create { path: String, error: io::Error },
+    #[error(
+        "the control group {path} cannot limit those below it: {error} (the root of the hierarchy has \
+         processes of its own, or lacks the controller cpu)"
+    )]
+    Limit { path: String, error: io::Error },
     #[error("the quota of {host} is {quota} cores: set {QUOTA_MIN} or more")]
     Quota { host: String, quota: f64 },
     #[error("cannot use the control group {path}: {error}")]
@@ -44,10 +49,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if this user may not make groups, or the hierarchy is mounted read-only.
+    /// True if this user or this container may not make groups with quotas.
     fn is_refusal(&self) -> bool {
-        let (Self::Create { error, .. } | Self::Use { error, .. }) = self else { return false };
-        matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+        match self {
+            Self::Create { error, .. } | Self::Use { error, .. } => {
+                matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+            }
+            Self::Limit { .. } => true,
+            Self::None | Self::Quota { .. } => false,
+        }
     }
 }
 
@@ -61,13 +71,9 @@ pub struct Groups {
 /// The directories in which hierarchies are mounted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum Hierarchies {
-    One {
-        cpu: PathBuf,
-        cpuacct: PathBuf,
-    },
+    One { cpu: PathBuf, cpuacct: PathBuf },
     Two(PathBuf),
-    /// None that this user may use.
-    None,
+    None { because: String },
 }
 
 /// The group of a host.
@@ -88,26 +94,30 @@ impl Groups {
         groups.remove();
         let Err(failed) = groups.create_top() else { return Ok(groups) };
         groups.remove();
-        if failed.is_refusal() { Ok(Self { hierarchies: Hierarchies::None, ..groups }) } else { Err(failed) }
+        if !failed.is_refusal() {
+            return Err(failed);
+        }
+        Ok(Self { hierarchies: Hierarchies::None { because: failed.to_string() }, ..groups })
     }
 
     fn create_top(&self) -> Result<(), Error> {
         self.hierarchies.create(Path::new(&self.name))?;
         if let Hierarchies::Two(root) = &self.hierarchies {
-            write(&root.join("cgroup.subtree_control"), "+cpu")?;
-            write(&root.join(&self.name).join("cgroup.subtree_control"), "+cpu")?;
+            for group in [root, &root.join(&self.name)] {
+                let path = group.display().to_string();
+                fs::write(group.join("cgroup.subtree_control"), "+cpu")
+                    .map_err(|error| Error::Limit { path, error })?;
+            }
         }
         Ok(())
     }
 
-    /// How a run without the privileges of root differs.
+    /// How a run without control groups differs.
     pub fn deviation(&self) -> Option<String> {
-        let is_without = matches!(self.hierarchies, Hierarchies::None);
-        is_without.then(|| {
-            "The user may not make control groups: hosts have no CPU quotas, and the CPU time of a host lacks that of \
-             programs that have ended."
-                .to_owned()
-        })
+        let Hierarchies::None { because } = &self.hierarchies else { return None };
+        Some(format!(
+            "Hosts have no CPU quotas, and the CPU time of a host lacks that of programs that have ended: {because}."
+        ))
     }
 
     /// Makes the group of a host, with a quota in cores.
@@ -171,7 +181,7 @@ impl HostGroup {
                 let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
                 parse(&path, usage.unwrap_or_default()).map(Duration::from_micros)
             }
-            Hierarchies::None => Ok(namespace::used(&self.namespace())),
+            Hierarchies::None { .. } => Ok(namespace::used(&self.namespace())),
         }
     }
 
@@ -207,7 +217,7 @@ impl HostGroup {
                 write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())
             }
             Hierarchies::Two(root) => write(&root.join(&self.path).join("cpu.max"), &format!("{quota_us} {period_us}")),
-            Hierarchies::None => Ok(()),
+            Hierarchies::None { .. } => Ok(()),
         }
     }
 }
@@ -233,7 +243,7 @@ impl Hierarchies {
             Self::One { cpu, cpuacct } if cpu == cpuacct => vec![cpu.clone()],
             Self::One { cpu, cpuacct } => vec![cpu.clone(), cpuacct.clone()],
             Self::Two(root) => vec![root.clone()],
-            Self::None => Vec::new(),
+            Self::None { .. } => Vec::new(),
         }
     }
 

@@ -53,6 +53,10 @@ const DAEMON: &str = "setsid sleep infinity & exec sleep infinity";
 /// Runs a program that sees all control groups mounted read-only, as in a container.
 const WITH_READ_ONLY_GROUPS: &str = "for groups in /sys/fs/cgroup/* /sys/fs/cgroup; do ! mountpoint -q $groups || mount -o remount,bind,ro $groups; done; \
      exec \"$@\"";
+/// Runs a program as in a container: in the root of its hierarchy of version 2. The first argument is the group of the
+/// container.
+const IN_CONTAINER: &str = "echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; mkdir $1; echo $$ >$1/cgroup.procs; shift; \
+     exec unshare --cgroup --mount sh -ec 'umount /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec \"$@\"' sh \"$@\"";
 /// SIGTERM and SIGINT do not end it.
 const WAIT: &str = "trap '' TERM INT; touch \"$TMPDIR\"/../started; while :; do sleep 1; done";
 
@@ -145,7 +149,7 @@ fn a_user_runs_an_experiment_without_quotas() -> Result<(), Failure> {
         println!("SKIPPED: a_user_runs_an_experiment_without_quotas needs user namespaces of users");
         return Ok(());
     }
-    expect_run_without_quotas(&user)
+    expect_run_without_quotas(&user, "Permission denied")
 }
 
 #[test]
@@ -153,17 +157,32 @@ fn an_experiment_runs_without_quotas_if_groups_are_read_only() -> Result<(), Fai
     if !is_root("an_experiment_runs_without_quotas_if_groups_are_read_only") {
         return Ok(());
     }
-    expect_run_without_quotas(&["unshare", "--mount", "sh", "-ec", WITH_READ_ONLY_GROUPS, "sh"])
+    expect_run_without_quotas(
+        &["unshare", "--mount", "sh", "-ec", WITH_READ_ONLY_GROUPS, "sh"],
+        "Read-only file system",
+    )
 }
 
-fn expect_run_without_quotas(wrapper: &[&str]) -> Result<(), Failure> {
+#[test]
+#[ignore = "control groups of version 2: make cgroup2"]
+fn an_experiment_runs_without_quotas_in_a_container_with_its_processes_in_the_root_group() -> Result<(), Failure> {
+    let container = Path::new("/sys/fs/cgroup").join(format!("container-{}", std::process::id()));
+    let ran = expect_run_without_quotas(
+        &["sh", "-ec", IN_CONTAINER, "sh", &container.display().to_string()],
+        "cannot limit those below it",
+    );
+    fs::remove_dir(container)?;
+    ran
+}
+
+fn expect_run_without_quotas(wrapper: &[&str], because: &str) -> Result<(), Failure> {
     let place = Place::new(&ENDLESS.replace(WAIT_STEP, "true"))?;
     let mut supervisor = place.start_by(wrapper)?;
     let status = supervisor.child.wait()?;
     assert!(status.success(), "{}", fs::read_to_string(place.path("err"))?);
     place.expect_nothing(&supervisor)?;
     let result = fs::read_to_string(place.path("result/result.json"))?;
-    assert!(result.contains("no CPU quotas"), "{result}");
+    assert!(result.contains("no CPU quotas") && result.contains(because), "{result}");
     Ok(())
 }
 
