@@ -2,6 +2,8 @@
 
 # Tests, benchmarks and installations have the page of `watari watch` and measure OpenSSL. The demo has neither.
 FULL = --features watari/full
+# `watari --version` and the results of `watari lab` have the commit.
+COMMIT = WATARI_COMMIT="$$(git describe --always --dirty 2>/dev/null)"
 
 .PHONY: demo demo-up install test lint fmt docs model sim chaos scenario-b soak fuzz bench crowd origins moves paper lab cgroup2 deny deps clean
 
@@ -19,7 +21,7 @@ demo-up:
 PREFIX ?= /usr/local
 install:
 	@scripts/deps build
-	cargo build --release --locked --package watari $(FULL)
+	$(COMMIT) cargo build --release --locked --package watari $(FULL)
 	scripts/install $(DESTDIR)$(PREFIX)
 
 # Runs everything that CI runs. The last lines are the summary of the tests.
@@ -116,7 +118,7 @@ paper: deps
 LAB ?=
 lab: deps
 	@scripts/deps lab
-	cargo build --release --locked --package watari $(FULL)
+	$(COMMIT) cargo build --release --locked --package watari $(FULL)
 	target/release/watari lab run --all $(LAB); status=$$?; \
 	target/release/watari lab report --markdown docs/reproduction.md && exit $$status
 

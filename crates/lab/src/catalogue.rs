@@ -77,10 +77,9 @@ pub fn export(folder: &Path) -> Result<(), Error> {
 }
 
 impl Found {
-    /// The same experiment with another text, such as that of an earlier time.
-    pub(crate) fn with_text(&self, text: String) -> Result<Self, Error> {
-        let path = PathBuf::from(format!("{}.{SUFFIX}", self.experiment.name));
-        Ok(Self { experiment: parse(&path, &text)?, text, templates: self.templates.clone() })
+    /// The name of its file.
+    pub(crate) fn file(&self) -> String {
+        format!("{}.{SUFFIX}", self.experiment.name)
     }
 
     /// The text of a template.

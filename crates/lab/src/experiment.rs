@@ -309,10 +309,17 @@ pub struct Ratio {
 
 /// `of` divided by `over`. Both are `VARIANT:MEASURE`, or `VARIANT` if the ratio names a figure. Without `over`, it is `of`.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Quotient {
     pub of: String,
     #[serde(default)]
     pub over: Option<String>,
+}
+
+impl Repeats {
+    pub(crate) fn of(self, is_quick: bool) -> u32 {
+        if is_quick { self.quick } else { self.full }
+    }
 }
 
 impl Figure {

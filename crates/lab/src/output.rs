@@ -62,6 +62,7 @@ pub fn write_run(
     ternary: &[TernaryPoints],
 ) -> Result<(), Error> {
     let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
+    folder::remove_pictures(dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
     fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
     write(dir, "result.json", format!("{}\n", json(run)).as_bytes())?;
@@ -74,7 +75,7 @@ pub fn write_run(
 }
 
 /// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`): the latest full run of each
-/// experiment, or else its latest quick run.
+/// experiment without changes, or else the nearest to that.
 ///
 /// It names runs that it cannot read on standard error.
 pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), Error> {

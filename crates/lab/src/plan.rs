@@ -37,6 +37,8 @@ pub struct Plan {
     pub rounds: u32,
     /// The variables of `prepare` and of templates of the run.
     pub values: Values,
+    /// The texts of all templates, by their names.
+    pub templates: BTreeMap<String, String>,
     pub variants: Vec<PlannedVariant>,
     /// One for each combination of a matrix. The sides of all are `VARIANT:MEASURE`.
     pub ratios: Vec<Ratio>,
@@ -82,7 +84,7 @@ pub enum Error {
     Router { name: String, error: router::Error },
     #[error("the size {size} of the file {path} is not one up to {FILE_LEN_MAX}, such as 5120, 4KiB or 1GB")]
     Size { path: String, size: String },
-    #[error("the path {0} leaves the directory of the run: name one below it, without `..`")]
+    #[error("the path {0} leaves its directory: name one below it, without `..`")]
     Path(String),
     #[error("the step {0} waits for itself: the steps that `after` names go round in a circle")]
     Circle(String),
@@ -121,17 +123,38 @@ impl Plan {
                 }
             }
         }
-        let default = if options.is_quick { experiment.rounds.quick } else { experiment.rounds.full };
-        let rounds = options.rounds.unwrap_or(default);
+        let rounds = options.rounds.unwrap_or(experiment.rounds.of(options.is_quick));
         let ratios = experiment.ratios.iter().map(|ratio| ratios::plan(experiment, ratio));
         let ratios = ratios.collect::<Result<Vec<_>, _>>()?.concat();
-        let plan = Self { found, options, rounds, values, variants, ratios };
+        let templates = templates(&found)?;
+        let plan = Self { found, options, rounds, values, templates, variants, ratios };
         plan.check(&keys)?;
         Ok(plan)
     }
 
     pub fn experiment(&self) -> &Experiment {
         &self.found.experiment
+    }
+
+    /// How the run differs from that of the experiment as this program has it.
+    pub fn changes(&self) -> Vec<String> {
+        let experiment = self.experiment();
+        let built_in = catalogue::find(&experiment.name).ok();
+        let is_other = built_in.is_some_and(|built_in| {
+            self.found.text != built_in.text || templates(&built_in).ok().as_ref() != Some(&self.templates)
+        });
+        let file = is_other.then(|| format!("another {}", self.found.file()));
+        let set = self.options.set.iter().map(|(name, value)| format!("{name} = {value}"));
+        let rounds = experiment.rounds.of(self.options.is_quick);
+        let rounds = (self.rounds != rounds).then(|| format!("{} instead of {rounds} rounds", self.rounds));
+        file.into_iter().chain(set).chain(rounds).collect()
+    }
+
+    /// The name of its folder below `lab-runs`. Only a full run without changes has the name of the experiment.
+    pub fn folder_name(&self) -> String {
+        let changed = if self.changes().is_empty() { "" } else { "-changed" };
+        let quick = if self.options.is_quick { "-quick" } else { "" };
+        format!("{}{changed}{quick}", self.experiment().name)
     }
 
     /// The variant that a ratio names, `VARIANT:MEASURE`, and the measure.
@@ -147,7 +170,7 @@ impl Plan {
     }
 
     fn parts(&self) -> [(&'static str, String); 7] {
-        let Experiment { networks, routers, hosts, files, templates, prepare, .. } = self.experiment();
+        let Experiment { networks, routers, hosts, files, prepare, .. } = self.experiment();
         let of_variant = |variant: &PlannedVariant| {
             let PlannedVariant { key, values, processes, steps, .. } = variant;
             format!("{key} {values:?} {processes:?} {steps:?}")
@@ -157,7 +180,7 @@ impl Plan {
             ("networks and routers", format!("{networks:?} {routers:?}")),
             ("hosts", format!("{hosts:?}")),
             ("files", format!("{files:?}")),
-            ("templates", format!("{templates:?}")),
+            ("templates", format!("{:?} {:?}", self.experiment().templates, self.templates)),
             ("prepare commands", format!("{prepare:?}")),
             ("variants, processes or steps", self.variants.iter().map(of_variant).collect::<Vec<_>>().join("\n")),
         ]
@@ -181,7 +204,6 @@ impl Plan {
             check_path(&file.path)?;
             check_size(file)?;
         }
-        experiment.templates.keys().try_for_each(|path| check_path(path))?;
         unique("host", experiment.hosts.iter().map(|host| &host.name))?;
         unique("network", experiment.networks.iter().map(|network| &network.name))?;
         unique("variant", self.variants.iter().map(|variant| &variant.key))?;
@@ -191,16 +213,17 @@ impl Plan {
             check_variables(text, &self.values, "prepare")?;
         }
         for name in experiment.templates.values() {
-            check_variables(&self.found.template(name)?, &self.values, name)?;
+            check_variables(&self.templates[name], &self.values, name)?;
         }
         for variant in &self.variants {
             self.check_variant(variant)?;
         }
         for plot in &experiment.plots {
-            self.check_plot(plot)?;
+            self.check_plot(plot, keys)?;
         }
         for figure in &experiment.figures {
             let place = format!("the figure {}", figure.name);
+            known_variants(figure.paper.keys().chain(&figure.variants), keys, &place)?;
             for variant in self.variants.iter().filter(|variant| figure.is_of(&variant.key)) {
                 self.check_measure(&figure.measure, variant, &place)?;
             }
@@ -274,26 +297,57 @@ impl Plan {
             check_variables(text, &values, place)?;
         }
         check_path(&process.name)?;
-        process.templates.keys().try_for_each(|path| check_path(path))?;
         for name in process.templates.values() {
-            check_variables(&self.found.template(name)?, &values, &format!("{name} of {place}"))?;
+            check_variables(&self.templates[name], &values, &format!("{name} of {place}"))?;
         }
         Ok(())
     }
 
-    fn check_plot(&self, plot: &Plot) -> Result<(), Error> {
+    fn check_plot(&self, plot: &Plot, keys: &BTreeSet<String>) -> Result<(), Error> {
         let experiment = self.experiment();
+        let figure = |figure: &String, place: &str| {
+            known(experiment.figures.iter().any(|known| known.name == *figure), place, "figure", figure)
+        };
         match plot {
-            Plot::Bars { figure, title } | Plot::Lines { figure, title, .. } => {
-                let is_known = experiment.figures.iter().any(|known| known.name == *figure);
-                known(is_known, &format!("the plot {title}"), "figure", figure)
+            Plot::Bars { title, figure: name } => figure(name, &place_of(title)),
+            Plot::Lines { title, figure: name, x, series } => {
+                figure(name, &place_of(title))?;
+                let mut variables = [x].into_iter().chain(series);
+                variables.try_for_each(|variable| {
+                    let has = |variant: &Variant| variant.matrix.contains_key(variable);
+                    known(experiment.variants.iter().any(has), &place_of(title), "variable of a matrix", variable)
+                })
             }
-            Plot::Cpu { hosts, title, .. } => {
-                hosts.iter().try_for_each(|host| known(self.has_host(host), &format!("the plot {title}"), "host", host))
+            Plot::Cpu { title, hosts, variants } => {
+                known_variants(variants.iter(), keys, &place_of(title))?;
+                hosts.iter().try_for_each(|host| known(self.has_host(host), &place_of(title), "host", host))
             }
-            Plot::Ternary { .. } => Ok(()),
+            Plot::Ternary { title, process, variants } => {
+                known_variants(variants.iter(), keys, &place_of(title))?;
+                let of_systems = experiment.systems.iter().flat_map(|system| &system.processes);
+                let mut processes = experiment.processes.iter().chain(of_systems);
+                known(processes.any(|known| known.name == *process), &place_of(title), "process", process)
+            }
         }
     }
+}
+
+/// The texts of all templates of an experiment, by their names.
+fn templates(found: &Found) -> Result<BTreeMap<String, String>, Error> {
+    let experiment = &found.experiment;
+    let of_systems = experiment.systems.iter().flat_map(|system| &system.processes);
+    let of_processes = experiment.processes.iter().chain(of_systems).map(|process| &process.templates);
+    let mut texts = BTreeMap::new();
+    for (file, name) in of_processes.chain([&experiment.templates]).flatten() {
+        check_path(file)?;
+        check_path(name)?;
+        texts.insert(name.clone(), found.template(name)?);
+    }
+    Ok(texts)
+}
+
+fn place_of(plot: &str) -> String {
+    format!("the plot {plot}")
 }
 
 fn plan_variant(
@@ -369,6 +423,14 @@ fn known(is_known: bool, place: &str, kind: &'static str, name: &str) -> Result<
         return Ok(());
     }
     Err(Error::Unknown { place: place.to_owned(), kind, name: name.to_owned() })
+}
+
+fn known_variants<'a>(
+    mut variants: impl Iterator<Item = &'a String>,
+    keys: &BTreeSet<String>,
+    place: &str,
+) -> Result<(), Error> {
+    variants.try_for_each(|key| known(keys.contains(key), place, "variant", key))
 }
 
 fn unique<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), Error> {

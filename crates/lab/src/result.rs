@@ -15,6 +15,8 @@ pub struct RunResult {
     pub verdict: Verdict,
     /// True for a run with fewer rounds and smaller loads.
     pub quick: bool,
+    /// How it differs from the experiment as the program had it, such as `key = rsa:2048`.
+    pub changes: Vec<String>,
     pub rounds: u32,
     pub seed: u64,
     /// RFC 3339, in UTC.

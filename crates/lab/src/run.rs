@@ -72,7 +72,7 @@ pub enum Error {
 /// Runs all trials, and writes what they measured, and the result. Prints progress on standard error.
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
     let measured = measure(plan, places, groups)?;
-    measured.write(&plan.found.text, &places.folder)?;
+    measured.write(plan, &places.folder)?;
     conclude(plan, &measured, &places.folder)?;
     Ok(())
 }
@@ -80,8 +80,8 @@ pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
 /// Computes the result of a finished run again, from what its trials measured, by the figures, ratios and texts that the
 /// experiment has now. It is an error if something else has changed.
 pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
-    let (measured, text) = Measured::read(folder)?;
-    let then = Plan::new(found.with_text(text)?, measured.options.clone(), folder)?;
+    let measured = Measured::read(folder)?;
+    let then = Plan::new(Measured::experiment(folder, &found)?, measured.options.clone(), folder)?;
     let now = Plan::new(found, measured.options.clone(), folder)?;
     match now.difference(&then) {
         Some(part) => Err(Error::Changed { name: now.experiment().name.clone(), part }),
@@ -141,7 +141,7 @@ fn prepare(plan: &Plan, places: &Places, commands: &mut Vec<String>) -> Result<(
     for (number, file) in (0..).zip(&experiment.files) {
         make_file(&places.work, file, plan.options.seed.wrapping_add(number))?;
     }
-    write_templates(&plan.found, &experiment.templates, &plan.values, &places.work)?;
+    write_templates(plan, &experiment.templates, &plan.values, &places.work)?;
     for command in &experiment.prepare {
         let words = variables::words(command, &plan.values).map_err(in_place(command))?;
         commands.push(variables::shown(&words));

@@ -99,6 +99,7 @@ pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
     Plan::new(catalogue::find(&order.name)?, order.options.clone(), Path::new(""))?;
     check_sandbox()?;
     let folder = absolute(&order.folder)?;
+    check_folder(&folder)?;
     let work = Work::make(order.keep.as_deref())?;
     let groups = Groups::create()?;
     let places = Places { work: work.path().to_owned(), folder: folder.clone() };
@@ -183,6 +184,11 @@ fn check_sandbox() -> Result<(), Error> {
     command.args(["link", "set", "lo", "up"]).env("PATH", format!("{path}:{SYSTEM_PATH}"));
     let ran = commands::run(&mut command).map_err(|error| Error::Sandbox { stderr: format!("setpriv: {error}") })?;
     ran.map(drop).map_err(|stderr| Error::Sandbox { stderr })
+}
+
+/// Fails before the run if its result could not be written.
+fn check_folder(folder: &Path) -> Result<(), Error> {
+    tempfile::tempfile_in(folder).map(drop).map_err(file(format!("write in {}", folder.display())))
 }
 
 /// The signals that end a run.

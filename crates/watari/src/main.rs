@@ -25,6 +25,7 @@ mod redirect;
 mod table;
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
@@ -50,11 +51,18 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// A TLS cluster that moves live connections between its servers.
 #[derive(Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(version = VERSION.as_str(), after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+/// With the commit, in builds of `make install` and `make lab`.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = option_env!("WATARI_COMMIT").filter(|commit| !commit.is_empty());
+    commit.map_or_else(|| version.to_owned(), |commit| format!("{version} ({commit})"))
+});
 
 const EXAMPLES: &str = "\
 Examples:

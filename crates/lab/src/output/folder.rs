@@ -34,7 +34,7 @@ pub(super) struct Unreadable {
 
 impl Runs {
     /// Reads `result.json` in the folder, and in each folder in it. Of the runs of an experiment it keeps the latest full
-    /// one, or else the latest quick one.
+    /// one without changes, or else the latest quick one, or else the latest with changes.
     pub(super) fn read(folder: &Path) -> Result<Self, Error> {
         let (mut best, mut unreadable) = (BTreeMap::new(), Vec::new());
         for path in results(folder)? {
@@ -68,6 +68,16 @@ impl Unreadable {
     }
 }
 
+/// Removes the pictures of the run that the folder has.
+pub(super) fn remove_pictures(folder: &Path) {
+    let plots = result(&folder.join("result.json")).map_or_else(|_| Vec::new(), |run| run.plots);
+    for plot in plots.iter().filter(|plot| is_name(&plot.file)) {
+        for ending in ["svg", "png"] {
+            let _ = fs::remove_file(folder.join(format!("{}.{ending}", plot.file)));
+        }
+    }
+}
+
 /// The files in a stable order.
 fn results(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error| Error::Read(folder.to_owned(), error);
@@ -97,7 +107,7 @@ fn cleaned(value: Value) -> Value {
 }
 
 fn keep(best: &mut BTreeMap<String, (PathBuf, RunResult)>, path: PathBuf, result: RunResult) {
-    let worth = |result: &RunResult| (!result.quick, result.started.clone());
+    let worth = |result: &RunResult| (result.changes.is_empty(), !result.quick, result.started.clone());
     let is_better = best.get(&result.name).is_none_or(|(_, known)| worth(&result) > worth(known));
     if is_better {
         best.insert(result.name.clone(), (path, result));

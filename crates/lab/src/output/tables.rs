@@ -62,14 +62,17 @@ pub(super) fn without_runs(runs: &Runs) -> Option<String> {
 }
 
 fn overview_row(run: &RunResult) -> Vec<String> {
-    let kind = if run.quick { "quick" } else { "full" };
+    let mut kind = if run.quick { "quick" } else { "full" }.to_owned();
+    if !run.changes.is_empty() {
+        kind.push_str(", changed");
+    }
     vec![
         run.name.clone(),
         or_none(&run.title),
         paper(run.paper.as_deref()),
         run.verdict.to_string(),
         counts(&run.entries),
-        kind.to_owned(),
+        kind,
         run.rounds.to_string(),
         or_none(run.started.get(..10).unwrap_or(&run.started)),
     ]
@@ -185,8 +188,9 @@ fn delays(run: &RunResult) -> Table {
 pub(super) fn circumstances(run: &RunResult) -> String {
     let kind = if run.quick { "A quick run, with fewer rounds and smaller loads" } else { "A full run" };
     let rounds = if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
-    let started = or_none(&run.started);
-    format!("{kind}: {rounds}, started at {started}, {} s, seed {}.", measured(Some(run.seconds.round())), run.seed)
+    let (started, seconds) = (or_none(&run.started), measured(Some(run.seconds.round())));
+    let changes = if run.changes.is_empty() { String::new() } else { format!(" Changed: {}.", run.changes.join(", ")) };
+    format!("{kind}: {rounds}, started at {started}, {seconds} s, seed {}.{changes}", run.seed)
 }
 
 /// The authors of a paper, by its digest.

@@ -191,6 +191,7 @@ fn run(name: &str, paper: &str, title: &str) -> RunResult {
             .to_owned(),
         verdict: Verdict::Exceeded,
         quick: false,
+        changes: Vec::new(),
         rounds: 5,
         seed: 7,
         started: "2026-11-27T06:00:00Z".to_owned(),

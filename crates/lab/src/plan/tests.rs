@@ -51,6 +51,34 @@ fn every_experiment_of_this_program_has_a_sound_plan() {
 }
 
 #[test]
+fn a_run_names_what_differs_from_the_experiment_of_this_program() {
+    let plan = |name: &str, rounds: Option<u32>, set: &[(&str, &str)]| {
+        let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Plan::new(catalogue::find(name).unwrap(), Options { is_quick: false, rounds, seed: 1, set }, Path::new(""))
+            .unwrap()
+    };
+    let same = plan("cssl-a", Some(5), &[]);
+    assert_eq!((same.changes(), same.folder_name().as_str()), (vec![], "cssl-a"));
+    let changed = plan("cssl-a", Some(1), &[("key", "rsa:2048")]);
+    assert_eq!(changed.changes(), ["key = rsa:2048", "1 instead of 5 rounds"]);
+    assert_eq!(changed.folder_name(), "cssl-a-changed");
+
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("mine");
+    catalogue::export(&mine).unwrap();
+    let copy = mine.join("cssl-a.toml").display().to_string();
+    assert_eq!(plan(&copy, None, &[]).changes(), [""; 0]);
+    let template = mine.join("watari/agent.toml");
+    fs::write(&template, format!("{}# other\n", fs::read_to_string(&template).unwrap())).unwrap();
+    let other = plan(&copy, None, &[]);
+    assert_eq!(
+        (other.changes(), other.folder_name().as_str()),
+        (vec!["another cssl-a.toml".to_owned()], "cssl-a-changed")
+    );
+    assert_eq!(other.difference(&same), Some("templates"));
+}
+
+#[test]
 fn the_example_of_the_documentation_has_a_sound_plan() {
     let folder = tempfile::tempdir().unwrap();
     let mine = folder.path().join("mine");
@@ -131,11 +159,12 @@ fn expect_error(more: &str, expected: &str) {
 }
 
 #[test]
-fn files_stay_below_the_directory_of_the_run() {
+fn files_and_templates_stay_below_their_directories() {
     for path in ["/etc/motd", "../x", "a/../../x", ""] {
-        expect_error(&format!("[[file]]\npath = '{path}'\nsize = '1'\n"), "leaves the directory");
+        expect_error(&format!("[[file]]\npath = '{path}'\nsize = '1'\n"), "leaves its directory");
     }
-    expect_error("[templates]\n'../x' = 'peers/x'\n", "leaves the directory");
+    expect_error("[templates]\n'../x' = 'peers/x'\n", "the path ../x leaves its directory");
+    expect_error("[templates]\nx = '../peers/x'\n", "the path ../peers/x leaves its directory");
     for size in ["many", "1TB"] {
         expect_error(&format!("[[file]]\npath = 'x'\nsize = '{size}'\n"), &format!("the size {size} of the file x"));
     }
@@ -202,6 +231,24 @@ fn a_ratio_of_a_figure_has_its_measure_and_the_papers_quotient() {
         "[[ratio]]\nname = 'r'\nover-figure = 'f'\nof = 'v:cpu.a'\n",
         "the ratio r has over-figure, but no figure",
     );
+}
+
+#[test]
+fn wrong_names_in_figures_ratios_and_plots_are_errors() {
+    let figure = "[[figure]]\nname = 'f'\nmeasure = 'cpu.a'\n";
+    let unknown = |table: &str, error: &str| expect_error(&format!("{figure}{table}"), error);
+    expect_error(&format!("{figure}paper = {{ w = 1 }}\n"), "the figure f names the variant w");
+    expect_error(&format!("{figure}variants = ['w']\n"), "the figure f names the variant w");
+    unknown("[[plot]]\nkind = 'bars'\ntitle = 'P'\nfigure = 'g'\n", "the plot P names the figure g");
+    let lines = "[[plot]]\nkind = 'lines'\ntitle = 'P'\nfigure = 'f'\nx = 'size'\n";
+    unknown(lines, "the plot P names the variable of a matrix size");
+    let cpu = "[[plot]]\nkind = 'cpu'\ntitle = 'P'\nhosts = ['a']\nvariants = ['w']\n";
+    unknown(cpu, "the plot P names the variant w");
+    let ternary = "[[plot]]\nkind = 'ternary'\ntitle = 'P'\nprocess = 'p'\nvariants = ['v']\n";
+    unknown(ternary, "the plot P names the process p");
+    let ratio = "[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\n";
+    unknown(&format!("{ratio}peers = {{ other = {{ of = 'v:cpu.a', ovr = 'v:cpu.a' }} }}\n"), "ovr");
+    unknown(&format!("{ratio}ovr = 'v:cpu.a'\n"), "ovr");
 }
 
 #[test]

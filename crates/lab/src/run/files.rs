@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::catalogue::{self, Found};
+use crate::plan::Plan;
 use crate::variables::{self, Values};
 
 #[derive(Debug, thiserror::Error)]
@@ -14,19 +14,17 @@ pub enum FileError {
     File { doing: String, error: io::Error },
     #[error("{place}: {error}")]
     Variable { place: String, error: variables::Error },
-    #[error(transparent)]
-    Catalogue(#[from] catalogue::Error),
 }
 
 /// Writes templates to a directory: name there, name in the experiment's folder.
 pub(super) fn write_templates(
-    found: &Found,
+    plan: &Plan,
     templates: &BTreeMap<String, String>,
     values: &Values,
     directory: &Path,
 ) -> Result<(), FileError> {
     for (file, template) in templates {
-        let text = variables::fill(&found.template(template)?, values).map_err(in_place(template))?;
+        let text = variables::fill(&plan.templates[template], values).map_err(in_place(template))?;
         write(&directory.join(file), text.as_bytes())?;
     }
     Ok(())

@@ -32,6 +32,7 @@ pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Erro
         text: experiment.text.trim().to_owned(),
         verdict: verdict::of_all(ratios.values().map(|ratio| ratio.verdict)),
         quick: plan.options.is_quick,
+        changes: plan.changes(),
         rounds: plan.rounds,
         seed: plan.options.seed,
         started: measured.started.clone(),

@@ -1,5 +1,5 @@
-//! What a run has measured: `trials.json`. All figures and verdicts come from it. Beside it is the experiment's file as it
-//! was then, `experiment.toml`.
+//! What a run has measured: `trials.json`. All figures and verdicts come from it. Beside it is what it ran: the
+//! experiment's file and its templates, as they were then.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::files::{FileError, file_error, write};
+use crate::catalogue::{self, Found};
 use crate::measure::Trial;
-use crate::plan::Options;
+use crate::plan::{Options, Plan};
 use crate::result::Delay;
 
 const NAME: &str = "trials.json";
-const EXPERIMENT: &str = "experiment.toml";
+/// The folder of the experiment.
+const EXPERIMENT: &str = "experiment";
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Measured {
@@ -41,21 +43,23 @@ pub(super) struct Taken {
 }
 
 impl Measured {
-    pub(super) fn write(&self, experiment: &str, folder: &Path) -> Result<(), FileError> {
+    pub(super) fn write(&self, plan: &Plan, folder: &Path) -> Result<(), FileError> {
         let path = folder.join(NAME);
         let json = serde_json::to_vec(self).map_err(|error| file_error("write", &path, error.into()))?;
         write(&path, &json)?;
-        write(&folder.join(EXPERIMENT), experiment.as_bytes())
+        let experiment = folder.join(EXPERIMENT);
+        write(&experiment.join(plan.found.file()), plan.found.text.as_bytes())?;
+        plan.templates.iter().try_for_each(|(name, text)| write(&experiment.join(name), text.as_bytes()))
     }
 
-    /// Also the text of the experiment's file.
-    pub(super) fn read(folder: &Path) -> Result<(Self, String), FileError> {
+    pub(super) fn read(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| file_error("read", &path, error);
-        let measured =
-            serde_json::from_slice(&fs::read(&path).map_err(failed)?).map_err(|error| failed(error.into()))?;
-        let path = folder.join(EXPERIMENT);
-        let experiment = fs::read_to_string(&path).map_err(|error| file_error("read", &path, error))?;
-        Ok((measured, experiment))
+        serde_json::from_slice(&fs::read(&path).map_err(failed)?).map_err(|error| failed(error.into()))
+    }
+
+    /// The experiment as it was, of those with the file of `now`.
+    pub(super) fn experiment(folder: &Path, now: &Found) -> Result<Found, catalogue::Error> {
+        catalogue::find(&folder.join(EXPERIMENT).join(now.file()).display().to_string())
     }
 }

@@ -95,7 +95,7 @@ impl<'a> RunningTrial<'a> {
         let mut values = self.values.clone();
         values.insert("dir".to_owned(), directory.display().to_string());
         variables::add(&mut values, &process.vars);
-        write_templates(&self.plan.found, &process.templates, &values, &directory)?;
+        write_templates(self.plan, &process.templates, &values, &directory)?;
         let command = self.command(&process.host, &process.run, &values, &place)?;
         let [output, errors] = ["out", "err"].map(|suffix| self.folder.join(format!("{}.{suffix}", process.name)));
         let mut program = hosts::Process::spawn(command, &output, &errors)?;

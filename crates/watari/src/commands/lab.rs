@@ -7,8 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use watari_balance::{BulkPolicy, HandshakePolicy};
-use watari_lab::experiment::Experiment;
-use watari_lab::plan::Options;
+use watari_lab::plan::{Options, Plan};
 use watari_lab::result::RunResult;
 use watari_lab::scale::{SharingCost, Spread, bytes_of_keys};
 use watari_lab::supervisor::{self, Order};
@@ -18,6 +17,9 @@ use watari_session::Placement;
 use super::print::{print, print_json};
 use crate::failure::Failure;
 use crate::table::Table;
+
+/// The folder of the folders of runs.
+const RUNS: &str = "lab-runs";
 
 /// Run the experiments of the papers, and experiments of your own, side by side with other programs
 #[derive(Args)]
@@ -95,25 +97,27 @@ Examples:
   watari lab run mine/cssl-a.toml --rounds 1
   watari lab run --all --quick
 
-The folder of a run gets trials.json (all that was measured), result.json, tables as CSV, and plots as SVG and PNG. Exit status: 0 whatever the
-verdicts are, 1 a run failed, 2 wrong usage.")]
+Experiments run one after the other, also if one fails. The folder of a run gets trials.json (all that was measured),
+result.json, tables as CSV, plots as SVG and PNG, and the experiment's files. Exit status: 0 whatever the verdicts are,
+1 a run failed, 2 wrong usage.")]
 struct Run {
     /// The experiments: names, or files
     #[arg(required_unless_present = "all", value_name = "NAME")]
     names: Vec<String>,
-    /// Run all experiments of `watari lab list`, one after the other, also if one fails
+    /// Run all experiments of `watari lab list`
     #[arg(long, conflicts_with_all = ["names", "json", "keep"])]
     all: bool,
     /// Run fewer rounds with smaller loads; a run takes less than 2 minutes
     #[arg(long)]
     quick: bool,
-    /// The folder of the result, for one experiment [default: lab-runs/NAME, or lab-runs/NAME-quick]
+    /// The folder of the result, for one experiment [default: lab-runs/NAME; lab-runs/NAME-quick for a quick run;
+    /// lab-runs/NAME-changed with --rounds, --set or another file of that name]
     #[arg(long, value_name = "DIR")]
     json: Option<PathBuf>,
     /// The rounds, instead of the experiment's number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// The seed of random files, losses and choices
+    /// The seed of random files and losses
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Set a variable of the table `params`; repeatable
@@ -132,7 +136,7 @@ Examples:
   watari lab report --runs lab-runs --out report.html --markdown docs/reproduction.md")]
 struct Report {
     /// The folder whose folders have results
-    #[arg(long, default_value = "lab-runs", value_name = "DIR")]
+    #[arg(long, default_value = RUNS, value_name = "DIR")]
     runs: PathBuf,
     /// The page
     #[arg(long, default_value = "lab-report.html", value_name = "FILE")]
@@ -233,7 +237,7 @@ fn evaluate(names: &[String], json: Option<&Path>) -> Result<(), Failure> {
     one_folder(names, json.is_some())?;
     for name in names {
         let found = catalogue::find(name)?;
-        let folder = folder(&found.experiment, false, json);
+        let folder = json.map_or_else(|| Path::new(RUNS).join(&found.experiment.name), Path::to_owned);
         show(&run::evaluate(found, &folder).map_err(|error| supervisor::Error::Run(Box::new(error)))?)?;
     }
     Ok(())
@@ -247,21 +251,16 @@ fn one_folder(names: &[String], is_named: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The folder of a full run, or that of a quick one, which does not replace it.
-fn folder(experiment: &Experiment, is_quick: bool, json: Option<&Path>) -> PathBuf {
-    let name = if is_quick { format!("{}-quick", experiment.name) } else { experiment.name.clone() };
-    json.map_or_else(|| Path::new("lab-runs").join(name), Path::to_owned)
-}
-
 impl Run {
     fn execute(self) -> Result<(), Failure> {
         one_folder(&self.names, self.json.is_some() || self.keep.is_some())?;
-        if !self.all {
-            return self.names.iter().try_for_each(|name| self.run(name));
+        if let [name] = &self.names[..] {
+            return self.run(name);
         }
+        let all = if self.all { catalogue::all()? } else { Vec::new() };
         let mut failed = 0;
-        for experiment in catalogue::all()? {
-            if let Err(failure) = self.run(&experiment.name) {
+        for name in self.names.iter().chain(all.iter().map(|experiment| &experiment.name)) {
+            if let Err(failure) = self.run(name) {
                 if matches!(failure, Failure::Lab(supervisor::Error::Interrupted)) {
                     return Err(failure);
                 }
@@ -274,9 +273,10 @@ impl Run {
 
     fn run(&self, name: &str) -> Result<(), Failure> {
         let found = catalogue::find(name)?;
-        let folder = folder(&found.experiment, self.quick, self.json.as_deref());
         let set = self.set.iter().cloned().collect();
         let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed, set };
+        let plan = Plan::new(found, options.clone(), Path::new("")).map_err(supervisor::Error::from)?;
+        let folder = self.json.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.folder_name()));
         let order = Order { name: name.to_owned(), options, folder, keep: self.keep.clone() };
         show(&supervisor::run(&order, &["lab", "inside"])?)
     }

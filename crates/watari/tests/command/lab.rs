@@ -138,17 +138,50 @@ fn a_terminal_shows_the_remaining_time() {
 }
 
 #[test]
-fn a_run_is_evaluated_by_other_ratios_but_not_by_other_steps() {
+fn a_run_is_evaluated_by_other_ratios_but_not_by_other_steps_or_templates() {
     let Some(dir) = short() else { return };
     let file = dir.path().join("short.toml");
+    fs::create_dir(dir.path().join("peers")).unwrap();
+    fs::write(dir.path().join("peers/server.conf"), "threads 64\n").unwrap();
+    let short = SHORT.replacen("[[host]]", "[templates]\n'server.conf' = 'peers/server.conf'\n[[host]]", 1);
+    fs::write(&file, &short).unwrap();
     let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml", "--quick", "--json", "run"]);
     assert_eq!(status, Some(0), "{error}");
     let evaluate = || watari(dir.path(), &["lab", "evaluate", "short.toml", "--json", "run"]);
-    fs::write(&file, format!("{SHORT}[[ratio]]\nname = 'time'\nof = 'only:time.wait'\nat-least = 0\n")).unwrap();
+    fs::write(&file, format!("{short}[[ratio]]\nname = 'time'\nof = 'only:time.wait'\nat-least = 0\n")).unwrap();
     assert!(evaluate().done().ends_with("short: reproduced\n"));
-    fs::write(&file, SHORT.replace("run = 'true'", "run = 'sleep 0'")).unwrap();
+    fs::write(&file, short.replace("run = 'true'", "run = 'sleep 0'")).unwrap();
     let error = evaluate().refused(1);
     assert!(error.contains("the variants, processes or steps of the experiment short have changed"), "{error}");
+    fs::write(&file, &short).unwrap();
+    fs::write(dir.path().join("peers/server.conf"), "threads 65\n").unwrap();
+    let error = evaluate().refused(1);
+    assert!(error.contains("the templates of the experiment short have changed"), "{error}");
+}
+
+#[test]
+fn a_changed_run_does_not_replace_the_full_one() {
+    let Some(dir) = short() else { return };
+    let folders = || {
+        let entries = fs::read_dir(dir.path().join("lab-runs")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let run = |arguments: &[&str]| {
+        let Ended { status, error, .. } = watari(dir.path(), &[&["lab", "run"], arguments].concat());
+        assert_eq!(status, Some(0), "{error}");
+    };
+    run(&["short.toml"]);
+    assert_eq!(folders(), ["short"]);
+    run(&["short.toml", "--rounds", "1"]);
+    assert_eq!(folders(), ["short", "short-changed"]);
+    let report = ["lab", "report", "--runs", "lab-runs/short-changed", "--markdown", "changed.md"];
+    watari(dir.path(), &report).done();
+    let changed = fs::read_to_string(dir.path().join("changed.md")).unwrap();
+    assert!(changed.contains("Changed: 1 instead of 2 rounds."), "{changed}");
+    // What a run has kept can run again.
+    run(&["lab-runs/short/experiment/short.toml", "--json", "again"]);
 }
 
 #[test]
@@ -183,4 +216,8 @@ fn wrong_names_files_and_settings_are_refused() {
     assert!(error.contains("cannot read absent/trials.json"), "{error}");
     let error = watari(dir.path(), &["lab", "run", "cssl-a", "cssl-b", "--json", "one"]).refused(2);
     assert!(error.contains("--json and --keep are for one experiment"), "{error}");
+    if is_root("`watari lab run` in a folder that cannot be written") {
+        let error = watari(dir.path(), &["lab", "run", "cssl-a", "--json", "/proc"]).refused(1);
+        assert!(error.contains("cannot write in /proc"), "{error}");
+    }
 }

@@ -13,13 +13,15 @@ fn run(name: &str, quick: bool, started: &str) -> RunResult {
 }
 
 #[test]
-fn the_latest_full_run_of_an_experiment_counts() {
+fn the_latest_full_run_of_an_experiment_without_changes_counts() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "1", &run("a", false, "2026-11-01T00:00:00Z"));
     write(folder.path(), "2", &run("a", false, "2026-11-03T00:00:00Z"));
     write(folder.path(), "3", &run("a", true, "2026-11-04T00:00:00Z"));
     write(folder.path(), "4", &run("b", true, "2026-11-02T00:00:00Z"));
     write(folder.path(), "5", &run("b", true, "2026-11-01T00:00:00Z"));
+    let changed = RunResult { changes: vec!["key = rsa:2048".to_owned()], ..run("b", false, "2026-11-05T00:00:00Z") };
+    write(folder.path(), "6", &changed);
     let runs = Runs::read(folder.path()).unwrap().runs;
     let found: Vec<_> = runs.iter().map(|run| (run.result.name.as_str(), &run.result.started[8..10])).collect();
     assert_eq!(found, [("a", "03"), ("b", "02")]);
