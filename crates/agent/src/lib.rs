@@ -300,6 +300,11 @@ impl Agent {
         }
     }
 
+    /// Sends the purges that this agent has loaded to all others, which wait for them.
+    pub fn announce_purges(&self) {
+        self.shared.purges.announce();
+    }
+
     /// Waits, for a limited time, until this agent knows the purges of all others.
     pub async fn purges_exchanged(&self) {
         self.shared.purges.exchanged().await;
@@ -311,6 +316,8 @@ impl Agent {
         let shared = &self.shared;
         let exchange = shared.purges.clone();
         cache.announce_by(move |ordered| exchange.send(ordered, None));
+        // Requests may have invalidated responses before.
+        shared.purges.announce();
         let (name, exchange) = (shared.peers.name().clone(), shared.purges.clone());
         cache.share_with(LinkedOwners { name, mesh: mesh.clone(), exchange });
         let connections = mesh.http_connections(AGENT_CONNECTIONS_MAX);

@@ -61,7 +61,7 @@ pub use watari_handover::{Equality, TransferConditions};
 pub use crate::admit::access::Access;
 pub use crate::admit::auth::{AuthConfig, AuthUrl, InvalidAuthUrl};
 pub use crate::admit::clients::ClientLimits;
-pub use crate::cache::handle::{CacheClosed, CacheHandle, KnownPurges};
+pub use crate::cache::handle::{CacheClosed, CacheHandle, KnownPurges, LoadedCache};
 pub use crate::cache::owners::{AgentStream, NextOwners, Owners, refusal as refusal_of_owner};
 pub use crate::cache::response_cache::{CacheState, ResponseCache};
 pub use crate::config::Config;

@@ -125,6 +125,11 @@ impl Proxy {
         &self.metrics
     }
 
+    /// Whether any route has a cache.
+    pub fn has_cache(&self) -> bool {
+        self.routes.has_cache()
+    }
+
     /// The cache of routes that have one.
     pub fn cache(&self) -> &CacheHandle {
         &self.cache

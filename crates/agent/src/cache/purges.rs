@@ -1,8 +1,8 @@
 //! Purges of cached responses, which agents exchange.
 //!
 //! An agent sends its own orders to all linked agents, and passes new ones of others on. To an agent whose link comes up,
-//! it sends all that it knows, in several messages or in an empty one. So an agent that was away knows all purges when it
-//! has a message from each.
+//! it sends all that it knows, in several messages or in an empty one, but not before it has loaded those that it has
+//! stored. So an agent that was away knows all purges when it has a message from each.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,7 +61,22 @@ impl PurgeExchange {
     /// The link to an agent is up.
     pub(crate) fn link_up(&self, agent: &NodeName) {
         self.agents().linked.insert(agent.clone());
-        self.send_all(agent);
+        if self.is_loaded() {
+            self.send_all(agent);
+        }
+    }
+
+    /// Sends all purges to all linked agents: those that this agent had stored, and others that it did not announce.
+    pub(crate) fn announce(&self) {
+        self.linked().iter().for_each(|agent| self.send_all(agent));
+    }
+
+    /// True if this agent knows the purges that it has stored.
+    fn is_loaded(&self) -> bool {
+        match &*self.settings.get().site {
+            Site::Proxy(proxy) => !proxy.has_cache() || proxy.cache().is_loaded(),
+            Site::Files(_) => true,
+        }
     }
 
     /// An agent has sent its purges, or the link to a member has changed, whatever the roles of the member are.
@@ -78,7 +93,7 @@ impl PurgeExchange {
             agents.reminded.clone_from(&next);
             next
         };
-        if let Some(agent) = next {
+        if let Some(agent) = next.filter(|_| self.is_loaded()) {
             self.send_all(&agent);
         }
     }

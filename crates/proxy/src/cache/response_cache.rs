@@ -154,12 +154,7 @@ impl ResponseCache {
 
     /// What other nodes have to know.
     pub(super) fn known_purges(&self) -> KnownPurges {
-        let known = self.purges();
-        KnownPurges {
-            generation: known.generation(),
-            folded: known.folded().collect(),
-            purges: known.since(0).map(|(id, purge)| (id, purge.clone())).collect(),
-        }
+        KnownPurges::of(&self.purges())
     }
 
     /// Calls `announce` with the purges that are ordered at this node. A second call has no effect.

@@ -72,6 +72,10 @@ impl Routes {
         Self(routes)
     }
 
+    pub(crate) fn has_cache(&self) -> bool {
+        self.0.iter().any(|route| route.cache.is_some())
+    }
+
     /// The route of a request for `path` at `host`, which is the host of an authority, without its port.
     pub(crate) fn find(&self, host: &str, path: &str) -> Result<&Route, NoRoute> {
         let mut for_host = self.0.iter().filter(|route| route.is_for(host)).peekable();

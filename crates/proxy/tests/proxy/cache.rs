@@ -68,7 +68,7 @@ impl Cached {
         let handle = CacheHandle::default();
         let config = StoreConfig { memory_bytes_max, disk: None };
         let store = Store::open(config, watari_cache_store::Metrics::default()).await.unwrap();
-        handle.open(store, watari_cache::Purges::new(1));
+        handle.load(watari_cache::Purges::new(1)).open(store);
         let config = Config { routes: vec![route], auths, cache: handle, ..Config::one_pool(pool) };
         Self { proxy: Proxy::new(config, Metrics::default()).unwrap() }
     }

@@ -9,7 +9,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -127,10 +127,12 @@ impl CacheTask {
         let (writer, written) = watch::channel(None);
         let memory_bytes_max = config.memory_bytes_max;
         let Some(directory) = config.directory.clone() else {
+            let loaded = site.cache.load(Purges::new(mesh.incarnation()));
+            agent.announce_purges();
             let task = tokio::spawn(async move {
                 let config = StoreConfig { memory_bytes_max, disk: None };
                 let Ok(store) = Store::open(config, site.cache_store.clone()).await else { return };
-                agent.share_cache(site.cache.open(store, Purges::new(mesh.incarnation())), &mesh, shutdown);
+                agent.share_cache(&loaded.open(store), &mesh, shutdown);
             });
             return Ok(Self { task, written });
         };
@@ -170,13 +172,16 @@ impl Owner {
         (agent, mesh): (&Agent, &Mesh),
         shutdown: &CancellationToken,
     ) {
-        let purges = match self.purges(mesh.incarnation()) {
-            Ok(purges) => purges,
-            Err(error) => {
-                tracing::error!(directory = %self.directory.display(), %error, "the cache has no directory");
-                return;
-            }
-        };
+        let purges = self.purges(mesh.incarnation());
+        if let Err(error) = &purges {
+            tracing::error!(directory = %self.directory.display(), %error, "the cache has no directory");
+        }
+        let has_directory = purges.is_ok();
+        let loaded = site.cache.load(purges.unwrap_or_else(|_| Purges::new(mesh.incarnation())));
+        agent.announce_purges();
+        if !has_directory {
+            return;
+        }
         let memory_bytes_max = config.memory_bytes_max;
         let store = match Store::open(config, site.cache_store.clone()).await {
             Ok(store) => store,
@@ -188,16 +193,16 @@ impl Owner {
             }
         };
         agent.purges_exchanged().await;
-        let cache = site.cache.open(store.clone(), purges);
-        agent.share_cache(cache, mesh, shutdown.clone());
+        let cache = loaded.open(store.clone());
+        agent.share_cache(&cache, mesh, shutdown.clone());
         tracing::info!(directory = %self.directory.display(), "the cache is open");
         tokio::select! {
-            () = self.write_purges(cache) => {}
+            () = self.write_purges(&cache) => {}
             () = shutdown.cancelled() => {}
         }
         store.close().await;
         // Purges of the last requests, too.
-        self.write_known_purges(cache).await;
+        self.write_known_purges(&cache).await;
     }
 
     /// The purges of the directory. Without them, its entries are removed.
@@ -221,11 +226,14 @@ impl Owner {
         Ok(purges)
     }
 
-    /// Writes the purges whenever there are new ones.
-    async fn write_purges(&self, cache: &Arc<ResponseCache>) {
+    /// Writes the purges that have come until now, and then whenever there are new ones.
+    async fn write_purges(&self, cache: &ResponseCache) {
         let mut purged = cache.purges_watch();
-        while purged.changed().await.is_ok() {
+        loop {
             self.write_known_purges(cache).await;
+            if purged.changed().await.is_err() {
+                return;
+            }
         }
     }
 

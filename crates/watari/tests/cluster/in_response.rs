@@ -142,7 +142,10 @@ fn the_download_of_a_file_moves_again_and_again() {
         assert_eq!(cluster.connection_of(download.client).moves, before + MOVES);
         done.push(download.finish(&file(SMALL_LEN)));
     }
-    assert_eq!(prepared(&cluster, "prepared"), 2 * i64::from(MOVES));
+    // On a busy machine a move can take too long: it is aborted, and the next one prepares the response again.
+    let aborted = cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "");
+    let moves = 2 * i64::from(MOVES);
+    assert!((moves..=moves + aborted).contains(&prepared(&cluster, "prepared")), "{aborted} moves were aborted");
     check_nothing_was_lost(&cluster);
     drop(done);
     cluster.wait_until_idle();
