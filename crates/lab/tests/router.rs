@@ -43,13 +43,20 @@ fn a_round_trip_takes_as_long_as_the_setting() -> Result<(), Failure> {
     let _router = lab.route(&Settings { round_trip: set, ..Settings::default() })?;
     for address in FAR {
         let _echo = Role::start(&lab.far, &format!("echo {address}"))?;
-        let mut times = lab.probe(address)?;
-        times.sort();
-        let (least, median) = (times[0], times[times.len() / 2]);
-        println!("{address}: least {least:?}, median {median:?}, set {set:?}");
-        assert_eq!(times.len(), 20, "a probe is lost");
-        assert!(least + EARLY_MAX >= set, "a packet is early");
-        assert!(median < set + set / 2, "packets are late");
+        // On a busy machine, all packets of an attempt can be late. None is ever early.
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let mut times = lab.probe(address)?;
+            times.sort();
+            let (least, median) = (times[0], times[times.len() / 2]);
+            println!("{address}: least {least:?}, median {median:?}, set {set:?}");
+            assert_eq!(times.len(), 20, "a probe is lost");
+            assert!(least + EARLY_MAX >= set, "a packet is early");
+            if median < set + set / 2 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "packets are late");
+        }
     }
     Ok(())
 }
