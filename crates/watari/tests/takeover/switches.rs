@@ -35,6 +35,8 @@ const STANDSTILL: Duration = Duration::from_millis(1500);
 const ORDER_AGAIN: Duration = Duration::from_millis(500);
 /// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
 const UPGRADES_MS: [u64; 6] = [0, 100, 200, 300, 400, 500];
+/// An owner that stands still for less than its lease keeps its address, also on a busy machine.
+const LONG_LEASE: &str = "preempt = false\nlease = \"5s\"\nadvert_interval = \"150ms\"";
 /// How long a reset may take to arrive.
 const RESET_MAX: Duration = Duration::from_secs(20);
 
@@ -178,7 +180,7 @@ fn connections_go_on_while_the_next_dispatcher_is_upgraded() {
     if !is_inside("switches::connections_go_on_while_the_next_dispatcher_is_upgraded") {
         return;
     }
-    let lab = Lab::start(&PLAN);
+    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
     let mut downloads = Downloads::begin_several(&lab, "300k", 6);
     for (number, before) in UPGRADES_MS.into_iter().enumerate() {
         let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
@@ -208,9 +210,7 @@ fn the_next_dispatcher_stands_still_within_a_switch() {
     if !is_inside("switches::the_next_dispatcher_stands_still_within_a_switch") {
         return;
     }
-    // An owner that stands still for less than its lease keeps its address.
-    let keys = "preempt = false\nlease = \"5s\"\nadvert_interval = \"150ms\"";
-    let lab = Lab::start(&Plan { keys, ..PLAN });
+    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
     let mut downloads = Downloads::begin_several(&lab, "300k", 2);
     for (number, after) in DEATHS_MS.into_iter().enumerate() {
         let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
