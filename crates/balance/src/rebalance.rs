@@ -148,6 +148,12 @@ impl<N: Ord + Clone> Rebalancer<N> {
         transfers
     }
 
+    /// Takes connections back out of the rate and the budget, which planned transfers did not need: fewer had the load.
+    pub fn take_back(&mut self, connections: usize) {
+        self.rate += connections as f64;
+        self.spent -= connections as f64;
+    }
+
     fn smooth(&mut self, kind: LoadKind, agents: &[AgentLoad<N>]) {
         self.smoothed.retain(|name, _| agents.iter().any(|agent| agent.name == *name));
         for AgentLoad { name, load, .. } in agents {

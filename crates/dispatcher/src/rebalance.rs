@@ -55,6 +55,7 @@ fn step(shared: &DispatcherShared, rebalancer: &mut Rebalancer<NodeName>, kind: 
         let movers = shared.table.movers(&from, connections, of_bytes, Instant::now());
         tracing::debug!(%from, %to, planned = connections, asked = movers.len(), "connections asked to move");
         shared.metrics.rebalanced.inc_by(movers.len() as u64);
+        rebalancer.take_back(connections.saturating_sub(movers.len()));
         for connection in movers {
             let leave = Leave { connection, target: Some(to.clone()), or_end: false };
             shared.send(&from, DispatcherToAgent::Leave(leave));

@@ -117,6 +117,27 @@ fn few_connections_do_not_move_back_and_forth() {
     }
 }
 
+#[test]
+fn connections_that_are_taken_back_do_not_count_to_the_budget() {
+    let agent = |name, connections| AgentLoad { name, weight: 1, load: connections as f64, connections, room: 100 };
+    let agents = [agent(0, 40), agent(1, 0)];
+    let planned = |is_taken_back: bool| {
+        let mut rebalancer = Rebalancer::default();
+        let second = |second| {
+            let transfers = rebalancer.plan(Duration::from_secs(second), LoadKind::Connections, &agents);
+            let connections = transfers.iter().map(|transfer| transfer.connections).sum();
+            if is_taken_back {
+                rebalancer.take_back(connections);
+            }
+            connections
+        };
+        (0..60).map(second).sum::<usize>()
+    };
+    // Half of the connections, and a tenth of that in a minute.
+    assert!((18..=22).contains(&planned(false)), "{}", planned(false));
+    assert!(planned(true) > 100, "{}", planned(true));
+}
+
 proptest! {
     /// Noise of 15 % moves nothing within ten minutes.
     #[test]
