@@ -34,6 +34,9 @@ use crate::plan::{self, Options, Plan};
 use crate::result::RunResult;
 use crate::run::{self, Places};
 
+/// The folder of the folders of runs, in the current directory.
+pub const RUNS: &str = "lab-runs";
+
 /// Directories of programs that servers are in, besides those of the user.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -46,8 +49,8 @@ pub struct Order {
     /// The name or the file of the experiment.
     pub name: String,
     pub options: Options,
-    /// The folder of the result.
-    pub folder: PathBuf,
+    /// The folder of the result. None is one in [`RUNS`], by the kind of the run.
+    pub folder: Option<PathBuf>,
     /// Where the directory of the run stays. None removes it.
     pub keep: Option<PathBuf>,
 }
@@ -96,9 +99,10 @@ pub fn run(order: &Order, command: &[&str]) -> Result<RunResult, Error> {
     // From here on, no signal ends this process before it has removed everything.
     let mut signals = Signals::listen(&runtime)?;
     // Fails before anything is made, if the file is wrong.
-    Plan::new(catalogue::find(&order.name)?, order.options.clone(), Path::new(""))?;
+    let plan = Plan::new(catalogue::find(&order.name)?, order.options.clone(), Path::new(""))?;
     check_sandbox()?;
-    let folder = absolute(&order.folder)?;
+    let folder = order.folder.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.folder_name()));
+    let folder = absolute(&folder)?;
     check_folder(&folder)?;
     let work = Work::make(order.keep.as_deref())?;
     let groups = Groups::create()?;

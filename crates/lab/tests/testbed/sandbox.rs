@@ -310,7 +310,7 @@ impl Drop for Supervisor {
 pub(super) fn supervise(folder: &Path) -> Result<(), Failure> {
     let name = folder.join("endless.toml").display().to_string();
     let options = Options { is_quick: true, rounds: None, seed: 1, set: BTreeMap::new() };
-    let order = Order { name, options, folder: folder.join("result"), keep: None };
+    let order = Order { name, options, folder: Some(folder.join("result")), keep: None };
     // Shown as a user sees it.
     supervisor::run(&order, &["--exact", "sandbox::inside", "--nocapture"]).map_err(|error| error.to_string())?;
     Ok(())

@@ -7,19 +7,16 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use watari_balance::{BulkPolicy, HandshakePolicy};
-use watari_lab::plan::{Options, Plan};
+use watari_lab::plan::Options;
 use watari_lab::result::RunResult;
 use watari_lab::scale::{SharingCost, Spread, bytes_of_keys};
-use watari_lab::supervisor::{self, Order};
+use watari_lab::supervisor::{self, Order, RUNS};
 use watari_lab::{catalogue, output, router, run};
 use watari_session::Placement;
 
 use super::print::{print, print_json};
 use crate::failure::Failure;
 use crate::table::Table;
-
-/// The folder of the folders of runs.
-const RUNS: &str = "lab-runs";
 
 /// Run the experiments of the papers, and experiments of your own, side by side with other programs
 #[derive(Args)]
@@ -272,12 +269,9 @@ impl Run {
     }
 
     fn run(&self, name: &str) -> Result<(), Failure> {
-        let found = catalogue::find(name)?;
         let set = self.set.iter().cloned().collect();
         let options = Options { is_quick: self.quick, rounds: self.rounds, seed: self.seed, set };
-        let plan = Plan::new(found, options.clone(), Path::new("")).map_err(supervisor::Error::from)?;
-        let folder = self.json.clone().unwrap_or_else(|| Path::new(RUNS).join(plan.folder_name()));
-        let order = Order { name: name.to_owned(), options, folder, keep: self.keep.clone() };
+        let order = Order { name: name.to_owned(), options, folder: self.json.clone(), keep: self.keep.clone() };
         show(&supervisor::run(&order, &["lab", "inside"])?)
     }
 }

@@ -172,12 +172,14 @@ impl Owner {
         (agent, mesh): (&Agent, &Mesh),
         shutdown: &CancellationToken,
     ) {
-        let purges = self.purges(mesh.incarnation());
-        if let Err(error) = &purges {
-            tracing::error!(directory = %self.directory.display(), %error, "the cache has no directory");
-        }
-        let has_directory = purges.is_ok();
-        let loaded = site.cache.load(purges.unwrap_or_else(|_| Purges::new(mesh.incarnation())));
+        let (purges, has_directory) = match self.purges(mesh.incarnation()) {
+            Ok(purges) => (purges, true),
+            Err(error) => {
+                tracing::error!(directory = %self.directory.display(), %error, "the cache has no directory");
+                (Purges::new(mesh.incarnation()), false)
+            }
+        };
+        let loaded = site.cache.load(purges);
         agent.announce_purges();
         if !has_directory {
             return;
