@@ -17,6 +17,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -49,6 +50,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
 ];
+/// A word of a processor mask.
+const MASK_BITS: usize = 32;
 /// Where `ip` has the names of namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 
@@ -91,6 +94,8 @@ pub struct Testbed {
     /// Names of bridges.
     bridges: Vec<String>,
     routers: Vec<(String, Process)>,
+    /// Why the kernel may change the order of packets.
+    unordered: Option<String>,
 }
 
 #[derive(Debug)]
@@ -125,7 +130,7 @@ impl Testbed {
         delaying: &dyn Fn(&Router) -> Vec<String>,
     ) -> Result<Self, Error> {
         check(networks, hosts, routers)?;
-        let mut testbed = Self { hosts: Vec::new(), bridges: Vec::new(), routers: Vec::new() };
+        let mut testbed = Self { hosts: Vec::new(), bridges: Vec::new(), routers: Vec::new(), unordered: None };
         for network in networks {
             testbed.add_bridge(&network.name)?;
         }
@@ -136,7 +141,11 @@ impl Testbed {
             testbed.hosts.push(Host { name: host.name.clone(), group, addresses: Vec::new() });
             add_namespace(&host.name)?;
             for (index, network) in connected.into_iter().enumerate() {
-                let addresses = connect(&host.name, index, network, host.number, ports.next().unwrap_or(0))?;
+                let port = ports.next().unwrap_or(0);
+                let addresses = connect(&host.name, index, network, host.number, port)?;
+                if network.in_order && testbed.unordered.is_none() {
+                    testbed.unordered = keep_order(port).err().map(|error| error.to_string());
+                }
                 let added = testbed.hosts.last_mut().expect("it was added above");
                 added.addresses.push((network.name.clone(), addresses));
             }
@@ -147,6 +156,12 @@ impl Testbed {
         }
         testbed.write_hosts_file()?;
         Ok(testbed)
+    }
+
+    /// How the networks differ from those of the experiment.
+    pub fn deviation(&self) -> Option<String> {
+        let because = self.unordered.as_ref()?;
+        Some(format!("Packets of a host can arrive in another order, which costs retransmissions: {because}."))
     }
 
     pub fn host(&self, name: &str) -> Result<&Host, Error> {
@@ -366,6 +381,20 @@ fn connect(name: &str, index: usize, network: &Network, number: u8, port: u32) -
     }
     ip_on(name, &["link", "set", &interface, "up"])?;
     Ok(addresses)
+}
+
+/// Makes one processor pass on all packets that come in at a port of a bridge. Otherwise the processor that sends a packet
+/// also passes it on, and a connection that sends from two (data from its process, and the next data when an
+/// acknowledgement comes) has its packets reordered.
+///
+/// Only root of the machine may do it (the kernel's rule for `rps_cpus`).
+fn keep_order(port: u32) -> Result<(), Error> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get).min(MASK_BITS);
+    let mask = 1_u32 << (port as usize % processors);
+    // `/sys` of the machine shows other interfaces, and has the control groups.
+    // `tee` says why it cannot write.
+    let set = format!("mount -t sysfs lab /sys; echo {mask:x} | tee /sys/class/net/p{port}/queues/rx-0/rps_cpus");
+    run(Command::new("unshare"), &["--mount", "sh", "-e", "-c", &set])
 }
 
 /// Sends packets of a host from one network to another through their router.

@@ -65,7 +65,7 @@ pub fn write_run(
     folder::remove_pictures(dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
     fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
-    write(dir, "result.json", format!("{}\n", json(run)).as_bytes())?;
+    write(dir, "result.json", json(run).as_bytes())?;
     write(dir, "figures.csv", &csv_files::figures(run))?;
     write(dir, "ratios.csv", &csv_files::ratios(run))?;
     write(dir, "cpu.csv", &csv_files::cpu(cpu))?;
@@ -74,8 +74,8 @@ pub fn write_run(
     failed.map_or(Ok(()), Err)
 }
 
-/// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`): the latest full run of each
-/// experiment without changes, or else the nearest to that.
+/// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`) with the results beside it
+/// (`docs/reproduction/NAME.json`): the latest full run of each experiment without changes, or else the nearest to that.
 ///
 /// It names runs that it cannot read on standard error.
 pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), Error> {
@@ -84,13 +84,20 @@ pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), E
         let path = unreadable.path.display();
         let _ = writeln!(io::stderr(), "cannot read {path}: {}; the report leaves it out", unreadable.why);
     }
-    let write = |path: &Path, text: String| fs::write(path, text).map_err(|error| Error::Write(path.to_owned(), error));
-    write(html, page::page(&runs))?;
-    markdown.map_or(Ok(()), |path| write(path, markdown::document(&runs)))
+    let write_text =
+        |path: &Path, text: String| fs::write(path, text).map_err(|error| Error::Write(path.to_owned(), error));
+    write_text(html, page::page(&runs))?;
+    let Some(path) = markdown else { return Ok(()) };
+    let results = path.with_extension("");
+    write_text(path, markdown::document(&runs, &results))?;
+    fs::create_dir_all(&results).map_err(|error| Error::Write(results.clone(), error))?;
+    let mut files = runs.runs.iter().filter_map(|run| Some((run.file()?, &run.result)));
+    files.try_for_each(|(file, run)| write(&results, &file, json(run).as_bytes()))
 }
 
 fn json(run: &RunResult) -> String {
-    serde_json::to_string_pretty(run).expect("all keys are strings")
+    let text = serde_json::to_string_pretty(run).expect("all keys are strings");
+    format!("{text}\n")
 }
 
 fn write_picture(dir: &Path, picture: &Picture) -> Result<(), Error> {

@@ -308,25 +308,26 @@ impl Plan {
         let figure = |figure: &String, place: &str| {
             known(experiment.figures.iter().any(|known| known.name == *figure), place, "figure", figure)
         };
+        let place = format!("the plot {}", plot.title());
         match plot {
-            Plot::Bars { title, figure: name } => figure(name, &place_of(title)),
-            Plot::Lines { title, figure: name, x, series } => {
-                figure(name, &place_of(title))?;
+            Plot::Bars { figure: name, .. } => figure(name, &place),
+            Plot::Lines { figure: name, x, series, .. } => {
+                figure(name, &place)?;
                 let mut variables = [x].into_iter().chain(series);
                 variables.try_for_each(|variable| {
                     let has = |variant: &Variant| variant.matrix.contains_key(variable);
-                    known(experiment.variants.iter().any(has), &place_of(title), "variable of a matrix", variable)
+                    known(experiment.variants.iter().any(has), &place, "variable of a matrix", variable)
                 })
             }
-            Plot::Cpu { title, hosts, variants } => {
-                known_variants(variants.iter(), keys, &place_of(title))?;
-                hosts.iter().try_for_each(|host| known(self.has_host(host), &place_of(title), "host", host))
+            Plot::Cpu { hosts, variants, .. } => {
+                known_variants(variants.iter(), keys, &place)?;
+                hosts.iter().try_for_each(|host| known(self.has_host(host), &place, "host", host))
             }
-            Plot::Ternary { title, process, variants } => {
-                known_variants(variants.iter(), keys, &place_of(title))?;
+            Plot::Ternary { process, variants, .. } => {
+                known_variants(variants.iter(), keys, &place)?;
                 let of_systems = experiment.systems.iter().flat_map(|system| &system.processes);
                 let mut processes = experiment.processes.iter().chain(of_systems);
-                known(processes.any(|known| known.name == *process), &place_of(title), "process", process)
+                known(processes.any(|known| known.name == *process), &place, "process", process)
             }
         }
     }
@@ -344,10 +345,6 @@ fn templates(found: &Found) -> Result<BTreeMap<String, String>, Error> {
         texts.insert(name.clone(), found.template(name)?);
     }
     Ok(texts)
-}
-
-fn place_of(plot: &str) -> String {
-    format!("the plot {plot}")
 }
 
 fn plan_variant(

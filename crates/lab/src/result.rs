@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The result of one experiment.
@@ -22,7 +24,8 @@ pub struct RunResult {
     /// RFC 3339, in UTC.
     pub started: String,
     pub seconds: f64,
-    pub ratios: BTreeMap<String, RatioResult>,
+    /// In the order of the experiment file.
+    pub ratios: IndexMap<String, RatioResult>,
     pub figures: Vec<FigureResult>,
     /// Each row of the paper, with its verdict.
     pub entries: Vec<Entry>,

@@ -97,6 +97,7 @@ fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Er
     prepare(plan, places, &mut commands)?;
     let mut trials = Vec::new();
     let mut delays: Vec<Delay> = Vec::new();
+    let mut deviations: Vec<String> = groups.deviation().into_iter().collect();
     for round in 1..=plan.rounds {
         for variant in &plan.variants {
             progress.begin(&variant.title, round);
@@ -105,6 +106,9 @@ fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Er
             let mut trial = trial::RunningTrial::set_up(plan, places, groups, variant, round).map_err(failed)?;
             if delays.is_empty() {
                 delays = trial.verify_delays().map_err(failed)?;
+            }
+            if trials.is_empty() {
+                deviations.extend(trial.deviation());
             }
             let taken = trial.take().map_err(failed)?;
             if is_first {
@@ -115,7 +119,7 @@ fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Er
         }
     }
     progress.finish();
-    let deviations = groups.deviation().into_iter().chain(delays.iter().filter_map(Delay::deviation)).collect();
+    deviations.extend(delays.iter().filter_map(Delay::deviation));
     Ok(Measured {
         options: Options { rounds: Some(plan.rounds), ..plan.options.clone() },
         started: started.1.format(&Rfc3339).unwrap_or_default(),

@@ -7,8 +7,8 @@ mod sandbox;
 
 use std::env;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -22,6 +22,8 @@ use watari_test_origins::namespace::is_inside_as_root;
 
 type Failure = Box<dyn std::error::Error>;
 
+/// The octets of a transfer.
+const TRANSFER_LEN: usize = 64 << 20;
 /// Arguments of a role.
 const ROLE: &str = "WATARI_LAB_ROLE";
 /// Far longer than any step takes.
@@ -42,6 +44,7 @@ const PAIR: &str = r#"
     name = "net"
     ipv4 = "192.0.2.0/24"
     ipv6 = "2001:db8::/64"
+    in-order = true
     [[host]]
     name = "a"
     number = 1
@@ -98,6 +101,34 @@ fn hosts_of_a_network_reach_each_other() -> Result<(), Failure> {
         lab.expect_answer(&mut server, "a", address)?;
     }
     assert!(lab.testbed.host("c").is_err());
+    Ok(())
+}
+
+/// A connection sends from the processor of its process, and from that of the acknowledgements. Without segmentation
+/// offload there are enough packets that some would overtake others.
+#[test]
+fn packets_of_a_host_keep_their_order() -> Result<(), Failure> {
+    if !is_inside_as_root("packets_of_a_host_keep_their_order") {
+        return Ok(());
+    }
+    let lab = Lab::new(PAIR)?;
+    if let Some(because) = lab.testbed.deviation() {
+        assert!(because.contains("Operation not permitted"), "{because}");
+        println!("packets_of_a_host_keep_their_order: SKIPPED: only root of the machine may do it. {because}");
+        return Ok(());
+    }
+    for (host, setting) in [
+        ("a", "ip link set eth0 gso_max_segs 1"),
+        // Less than the queue of a processor holds, so that no packet is lost.
+        ("b", "echo 4096 65536 65536 >/proc/sys/net/ipv4/tcp_rmem"),
+    ] {
+        let set = lab.testbed.host(host)?.command("sh").args(["-e", "-c", setting]).status()?;
+        assert!(set.success(), "{setting}: {set}");
+    }
+    let command = lab.role("a", "send [::]:9")?;
+    let _sender = Process::spawn(command, &lab.file("out"), &lab.file("err"))?;
+    let receive = lab.role("b", "receive 192.0.2.1:9")?.output()?;
+    assert!(receive.status.success(), "{}", String::from_utf8_lossy(&receive.stdout));
     Ok(())
 }
 
@@ -368,10 +399,32 @@ fn role() -> Result<(), Failure> {
                 return Err(format!("a greeting of {} octets", greeting.len()).into());
             }
         }
+        ["send", address] => TcpListener::bind(address)?.accept()?.0.write_all(&vec![0; TRANSFER_LEN])?,
+        ["receive", address] => {
+            let address: SocketAddr = address.parse()?;
+            let mut sender = None;
+            until("a connection", || {
+                sender = TcpStream::connect(address).ok();
+                sender.is_some()
+            })?;
+            let received = io::copy(&mut sender.ok_or("no connection")?, &mut io::sink())?;
+            let early = netstat("TCPOFOQueue")?;
+            if (received, early) != (TRANSFER_LEN as u64, 0) {
+                return Err(format!("{received} octets, and {early} segments before their turn").into());
+            }
+        }
         ["supervise", folder] => sandbox::supervise(Path::new(folder))?,
         _ => return Err(format!("no such role: {arguments}").into()),
     }
     Ok(())
+}
+
+/// A counter of this network namespace: `netstat` has a line of names above each line of values.
+fn netstat(name: &str) -> Result<u64, Failure> {
+    let text = fs::read_to_string("/proc/self/net/netstat")?;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    let mut pairs = lines.chunks(2).flat_map(|pair| pair[0].iter().zip(&pair[1]));
+    Ok(pairs.find(|(found, _)| **found == name).ok_or("the kernel has no such counter")?.1.parse()?)
 }
 
 /// False for a process that only waits for its parent.

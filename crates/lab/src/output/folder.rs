@@ -58,6 +58,13 @@ impl Run {
         };
         Self { pictures: result.plots.iter().map(picture).collect(), result }
     }
+
+    /// The name of a copy of the result. None if the name of the experiment is none of a file and of a link.
+    pub(super) fn file(&self) -> Option<String> {
+        let name = &self.result.name;
+        let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        (!name.is_empty() && name.chars().all(is_safe)).then(|| format!("{name}.json"))
+    }
 }
 
 impl Unreadable {

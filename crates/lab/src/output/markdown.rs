@@ -1,13 +1,16 @@
 //! All runs as the document `docs/reproduction.md`. No line has over 120 characters, except in tables.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::output::folder::{Run, Runs};
 use crate::output::page::paragraphs;
 use crate::output::tables::{self, Table};
 use crate::output::text::wrapped;
 
-pub(super) fn document(runs: &Runs) -> String {
+/// The document. `results` is the folder of the results, beside it.
+pub(super) fn document(runs: &Runs, results: &Path) -> String {
+    let results = results.file_name().unwrap_or_default().to_string_lossy();
     let mut text = HEADER.to_owned();
     for paragraph in tables::LEGEND {
         prose(&mut text, "", paragraph);
@@ -19,12 +22,12 @@ pub(super) fn document(runs: &Runs) -> String {
         prose(&mut text, "", &missing);
     }
     for run in &runs.runs {
-        experiment(&mut text, run);
+        experiment(&mut text, run, &results);
     }
     text
 }
 
-fn experiment(text: &mut String, run: &Run) {
+fn experiment(text: &mut String, run: &Run, results: &str) {
     let result = &run.result;
     add(text, format_args!("\n## {}\n", line(&result.name)));
     prose(text, "", &format!("{}: {}", tables::paper(result.paper.as_deref()), result.title));
@@ -34,6 +37,9 @@ fn experiment(text: &mut String, run: &Run) {
     }
     text.push('\n');
     prose(text, "", &tables::circumstances(result));
+    if let Some(file) = run.file() {
+        add(text, format_args!("\nAll values of all rounds, and the commands: [{file}]({results}/{file})\n"));
+    }
     for shown in tables::of_run(result) {
         heading(text, &shown.caption);
         table(text, &shown);

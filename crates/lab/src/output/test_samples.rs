@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use crate::experiment::Plot;
 use crate::output::TernaryPoints;
 use crate::result::{CpuSeries, Delay, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
@@ -196,7 +198,7 @@ fn run(name: &str, paper: &str, title: &str) -> RunResult {
         seed: 7,
         started: "2026-11-27T06:00:00Z".to_owned(),
         seconds: 412.3,
-        ratios: BTreeMap::new(),
+        ratios: IndexMap::new(),
         figures: Vec::new(),
         entries: vec![
             entry("Table 3, LB-RR", Verdict::Reproduced, ""),

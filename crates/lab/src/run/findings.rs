@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use indexmap::IndexMap;
+
 use super::Error;
 use super::measured::{Measured, Taken};
 use crate::experiment::{Figure, Plot, Quotient, Ratio};
@@ -20,7 +22,7 @@ pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Erro
     let (experiment, trials) = (plan.experiment(), &measured.trials);
     let figures = experiment.figures.iter().map(|figure| figure_result(plan, figure, trials));
     let figures = figures.collect::<Result<Vec<_>, _>>()?;
-    let mut ratios = BTreeMap::new();
+    let mut ratios = IndexMap::new();
     for ratio in &plan.ratios {
         ratios.insert(ratio.name.clone(), ratio_result(plan, ratio, trials)?);
     }
@@ -175,7 +177,7 @@ fn value(measure: &str, trial: &Trial, name: &str, variant: &str) -> Result<f64,
 }
 
 /// The ratios that are rows of the paper, and the rows that cannot be measured. Beyond the papers, all ratios.
-fn entries(plan: &Plan, ratios: &BTreeMap<String, RatioResult>) -> Vec<Entry> {
+fn entries(plan: &Plan, ratios: &IndexMap<String, RatioResult>) -> Vec<Entry> {
     let is_beyond = plan.experiment().paper.is_none();
     let rows = ratios.iter().filter(|(_, ratio)| is_beyond || !ratio.source.is_empty());
     let measured = rows.map(|(name, ratio)| Entry {

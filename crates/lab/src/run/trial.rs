@@ -107,6 +107,11 @@ impl<'a> RunningTrial<'a> {
         Ok(())
     }
 
+    /// How its networks differ from those of the experiment.
+    pub(super) fn deviation(&self) -> Option<String> {
+        self.testbed.deviation()
+    }
+
     /// Runs the steps, then ends all processes.
     pub(super) fn take(&mut self) -> Result<Trial, TrialError> {
         let hosts = &self.plan.experiment().hosts;

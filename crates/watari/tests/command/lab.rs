@@ -91,7 +91,11 @@ fn scenario_b_runs_in_small_and_sharing_saves_full_handshakes() {
     assert_eq!(watari(dir.path(), &report).done(), "wrote report.html\n");
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("CSSL, Scenario B") && page.contains("<svg"), "{}", page.len());
-    assert!(fs::read_to_string(markdown).unwrap().contains("requests/s, migration on / off"));
+    let document = fs::read_to_string(markdown).unwrap();
+    assert!(document.contains("requests/s, migration on / off"));
+    assert!(document.contains("[cssl-b.json](reproduction/cssl-b.json)"));
+    let copy = fs::read(dir.path().join("reproduction/cssl-b.json")).unwrap();
+    assert_eq!(copy, fs::read(dir.path().join("cssl-b/result.json")).unwrap());
 }
 
 /// Two trials of a moment.

@@ -7,7 +7,7 @@ use crate::result::RunResult;
 fn written(results: impl IntoIterator<Item = RunResult>) -> String {
     let run = |result| Run { result, pictures: Vec::new() };
     let unreadable = vec![Unreadable { path: "runs/broken/result.json".into(), why: String::new() }];
-    document(&Runs { runs: results.into_iter().map(run).collect(), unreadable })
+    document(&Runs { runs: results.into_iter().map(run).collect(), unreadable }, Path::new("docs/reproduction"))
 }
 
 /// The cells of a table's line.

@@ -123,8 +123,8 @@ fn rows_of_the_paper_are_ratios_with_a_source_and_the_impossible() {
     let result = result_of(true, &[("on", &[2.0], 1.0), ("off", &[1.0], 1.0)]);
     let rows: Vec<_> = result.entries.iter().map(|row| (row.source.as_str(), row.verdict, row.why.as_str())).collect();
     let expected = [
-        ("Table 2: more / off", Verdict::Impossible, "The run has none of its variants."),
         ("Table 1: on / off", Verdict::Reproduced, ""),
+        ("Table 2: more / off", Verdict::Impossible, "The run has none of its variants."),
         ("Table 3", Verdict::Impossible, "It has no machine."),
     ];
     assert_eq!(rows, expected);
