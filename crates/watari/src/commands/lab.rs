@@ -138,7 +138,7 @@ struct Report {
     /// The page
     #[arg(long, default_value = "lab-report.html", value_name = "FILE")]
     out: PathBuf,
-    /// Also write a Markdown document
+    /// Also write a Markdown document, and the results to a folder beside it
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
