@@ -47,6 +47,8 @@ pub enum Error {
     Read(PathBuf, io::Error),
     #[error("cannot draw the plot {0:?}: the experiment has no figure {1:?}; name one of its figures")]
     NoFigure(String, String),
+    #[error("{} needs an extension, such as .md: without it, it is the folder of the results", .0.display())]
+    NoExtension(PathBuf),
     #[error("cannot draw the plot {0:?}: {1}")]
     Draw(String, String),
 }
@@ -79,6 +81,7 @@ pub fn write_run(
 ///
 /// It names runs that it cannot read on standard error.
 pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), Error> {
+    let results = markdown.map(results_folder).transpose()?;
     let runs = Runs::read(runs)?;
     for unreadable in &runs.unreadable {
         let path = unreadable.path.display();
@@ -87,12 +90,17 @@ pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), E
     let write_text =
         |path: &Path, text: String| fs::write(path, text).map_err(|error| Error::Write(path.to_owned(), error));
     write_text(html, page::page(&runs))?;
-    let Some(path) = markdown else { return Ok(()) };
-    let results = path.with_extension("");
+    let (Some(path), Some(results)) = (markdown, results) else { return Ok(()) };
     write_text(path, markdown::document(&runs, &results))?;
     fs::create_dir_all(&results).map_err(|error| Error::Write(results.clone(), error))?;
     let mut files = runs.runs.iter().filter_map(|run| Some((run.file()?, &run.result)));
     files.try_for_each(|(file, run)| write(&results, &file, json(run).as_bytes()))
+}
+
+/// The folder of the results beside a document.
+fn results_folder(markdown: &Path) -> Result<PathBuf, Error> {
+    let folder = markdown.with_extension("");
+    if folder == markdown { Err(Error::NoExtension(folder)) } else { Ok(folder) }
 }
 
 fn json(run: &RunResult) -> String {

@@ -18,8 +18,9 @@ fn committed(name: &str) -> RunResult {
 #[test]
 fn each_experiment_has_a_full_run_with_reasons() {
     let mut faults = Vec::new();
-    for experiment in catalogue::all().unwrap() {
+    for experiment in catalogue::all().expect("they are valid") {
         let run = committed(&experiment.name);
+        assert_eq!(run.name, experiment.name);
         if run.quick || !run.changes.is_empty() || run.rounds != experiment.rounds.full {
             faults.push(format!("{}: it is no full run", run.name));
         }

@@ -59,7 +59,7 @@ impl Run {
         Self { pictures: result.plots.iter().map(picture).collect(), result }
     }
 
-    /// The name of a copy of the result. None if the name of the experiment is none of a file and of a link.
+    /// The name of a copy of the result. None if the experiment's name is not safe as a file name and in a link.
     pub(super) fn file(&self) -> Option<String> {
         let name = &self.result.name;
         let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -101,7 +101,12 @@ fn results(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 fn result(path: &Path) -> Result<RunResult, String> {
     let json = fs::read(path).map_err(|error| error.to_string())?;
     let value: Value = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-    serde_json::from_value(cleaned(value)).map_err(|error| error.to_string())
+    let mut result: RunResult = serde_json::from_value(cleaned(value)).map_err(|error| error.to_string())?;
+    // A `Value` has its keys in alphabetical order.
+    let in_file: RunResult = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    let names = in_file.ratios.keys().map(|name| text::clean(name));
+    result.ratios = names.filter_map(|name| result.ratios.shift_remove_entry(&name)).collect();
+    Ok(result)
 }
 
 fn cleaned(value: Value) -> Value {

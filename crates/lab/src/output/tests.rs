@@ -94,6 +94,22 @@ fn a_report_shows_the_pictures_of_runs() {
     assert!(fs::read_to_string(markdown).unwrap().contains("## anma-2\n"));
 }
 
+#[test]
+fn a_document_has_the_results_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    write_run(&folder.path().join("b"), &mut scenario_b(), &[], &[], &[]).unwrap();
+    let mut hostile = RunResult { name: HOSTILE.to_owned(), ..anma_2() };
+    write_run(&folder.path().join("hostile"), &mut hostile, &[], &[], &[]).unwrap();
+    let [html, markdown] = ["report.html", "docs.md"].map(|name| folder.path().join(name));
+    report(folder.path(), &html, Some(&markdown)).unwrap();
+    let copies: Vec<_> = fs::read_dir(folder.path().join("docs")).unwrap().map(|copy| copy.unwrap().path()).collect();
+    assert_eq!(copies, [folder.path().join("docs/cssl-b.json")]);
+    // Also in its order: that of the file of the experiment.
+    assert_eq!(fs::read(&copies[0]).unwrap(), fs::read(folder.path().join("b/result.json")).unwrap());
+    let error = report(folder.path(), &html, Some(&folder.path().join("docs"))).unwrap_err();
+    assert!(error.to_string().contains("needs an extension"), "{error}");
+}
+
 /// Writes sample runs and a report into `$LAB_SAMPLES`, for people who look at them.
 #[test]
 #[ignore = "writes files for people"]
