@@ -67,10 +67,10 @@ pub fn write_run(
     folder::remove_pictures(dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
     fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
-    write(dir, "result.json", json(run).as_bytes())?;
-    write(dir, "figures.csv", &csv_files::figures(run))?;
-    write(dir, "ratios.csv", &csv_files::ratios(run))?;
-    write(dir, "cpu.csv", &csv_files::cpu(cpu))?;
+    write(&dir.join("result.json"), json(run).as_bytes())?;
+    write(&dir.join("figures.csv"), &csv_files::figures(run))?;
+    write(&dir.join("ratios.csv"), &csv_files::ratios(run))?;
+    write(&dir.join("cpu.csv"), &csv_files::cpu(cpu))?;
     let pictures = pictures.iter().map(|picture| write_picture(dir, picture)).collect::<Vec<_>>();
     pictures.into_iter().collect::<Result<(), _>>()?;
     failed.map_or(Ok(()), Err)
@@ -87,14 +87,12 @@ pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), E
         let path = unreadable.path.display();
         let _ = writeln!(io::stderr(), "cannot read {path}: {}; the report leaves it out", unreadable.why);
     }
-    let write_text =
-        |path: &Path, text: String| fs::write(path, text).map_err(|error| Error::Write(path.to_owned(), error));
-    write_text(html, page::page(&runs))?;
+    write(html, page::page(&runs).as_bytes())?;
     let (Some(path), Some(results)) = (markdown, results) else { return Ok(()) };
-    write_text(path, markdown::document(&runs, &results))?;
+    write(path, markdown::document(&runs, &results).as_bytes())?;
     fs::create_dir_all(&results).map_err(|error| Error::Write(results.clone(), error))?;
     let mut files = runs.runs.iter().filter_map(|run| Some((run.file()?, &run.result)));
-    files.try_for_each(|(file, run)| write(&results, &file, json(run).as_bytes()))
+    files.try_for_each(|(file, run)| write(&results.join(file), json(run).as_bytes()))
 }
 
 /// The folder of the results beside a document.
@@ -111,13 +109,12 @@ fn json(run: &RunResult) -> String {
 fn write_picture(dir: &Path, picture: &Picture) -> Result<(), Error> {
     let PlotFile { title, file } = picture.entry();
     let png = plots::png(&picture.svg).map_err(|why| Error::Draw(title, why))?;
-    write(dir, &format!("{file}.svg"), picture.svg.as_bytes())?;
-    write(dir, &format!("{file}.png"), &png)
+    write(&dir.join(format!("{file}.svg")), picture.svg.as_bytes())?;
+    write(&dir.join(format!("{file}.png")), &png)
 }
 
-fn write(dir: &Path, name: &str, content: &[u8]) -> Result<(), Error> {
-    let path = dir.join(name);
-    fs::write(&path, content).map_err(|error| Error::Write(path, error))
+fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
+    fs::write(path, content).map_err(|error| Error::Write(path.to_owned(), error))
 }
 
 #[cfg(test)]

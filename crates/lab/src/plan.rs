@@ -150,7 +150,8 @@ impl Plan {
         file.into_iter().chain(set).chain(rounds).collect()
     }
 
-    /// The name of its folder in [`RUNS`](crate::supervisor::RUNS). Only a full run without changes has the name of the experiment.
+    /// The name of its folder in [`RUNS`](crate::supervisor::RUNS). Only a full run without changes has the name of the
+    /// experiment.
     pub fn folder_name(&self) -> String {
         let changed = if self.changes().is_empty() { "" } else { "-changed" };
         let quick = if self.options.is_quick { "-quick" } else { "" };

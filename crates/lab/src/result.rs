@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
-
 use serde::{Deserialize, Serialize};
+
+/// The largest spread of a ratio without a reason.
+pub const SPREAD_MAX: f64 = 0.05;
 
 /// The result of one experiment.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -4,10 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use watari_lab::catalogue;
-use watari_lab::result::{RunResult, Verdict};
-
-/// Spreads above it need a reason.
-const SPREAD_MAX: f64 = 0.05;
+use watari_lab::result::{RunResult, SPREAD_MAX, Verdict};
 
 fn committed(name: &str) -> RunResult {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction").join(format!("{name}.json"));

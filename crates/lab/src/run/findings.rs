@@ -10,12 +10,11 @@ use crate::experiment::{Figure, Plot, Quotient, Ratio};
 use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
 use crate::plan::Plan;
-use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
+use crate::result::{
+    CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, SPREAD_MAX, Verdict,
+};
 use crate::statistics::{median, range};
 use crate::verdict;
-
-/// The spread of a ratio that needs a reason.
-const SPREAD_MAX: f64 = 0.05;
 
 /// The result, without plots.
 pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Error> {
