@@ -1,6 +1,7 @@
 //! Measurements:
 //! `cargo test --release -p watari-cache-store --test store -- --ignored --nocapture --test-threads 1 measure`
 
+use std::env;
 use std::fs;
 use std::hint::black_box;
 use std::thread;
@@ -55,15 +56,18 @@ async fn measure_overhead() {
     }
 }
 
-/// The time of a start with a million entries on the disk, and the memory that they take. Needs 6 GB.
+/// The time of a start with entries on the disk, and the memory that they take. `CACHE_MILLIONS` is their number, 1 unless
+/// it is set. Needs 5 GiB for each million, in the directory for temporary files.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn measure_start() {
-    const DISK: u64 = 6 << 30;
+    let millions =
+        env::var("CACHE_MILLIONS").map_or(1, |millions| millions.parse().expect("CACHE_MILLIONS is a number"));
+    let (entries, disk) = (millions * MILLION, millions * (5 << 30));
     let directory = directory();
     let start = Instant::now();
-    let opened = Opened::with(NO_MEMORY, directory.path(), DISK).await.unwrap();
-    for number in 0..MILLION {
+    let opened = Opened::with(NO_MEMORY, directory.path(), disk).await.unwrap();
+    for number in 0..entries {
         opened.store.insert(key(number), entry(number, 1, 500));
         if number % 1000 == 0 {
             opened.flushed().await;
@@ -74,12 +78,13 @@ async fn measure_start() {
     drop(opened);
     let before = resident();
     let start = Instant::now();
-    let opened = Opened::with(NO_MEMORY, directory.path(), DISK).await.unwrap();
+    let opened = Opened::with(NO_MEMORY, directory.path(), disk).await.unwrap();
     let took = start.elapsed().as_secs_f64();
     let taken = resident() - before;
-    let found = opened.versions((0..MILLION).step_by(1000)).await.into_iter().flatten().count();
-    println!("{MILLION} entries, {found} of 1000 found: open in {took:.2} s, {} bytes of memory each", taken / MILLION);
-    println!("at once, {} in all", resident() / MILLION);
+    let sample = (0..entries).step_by(entries as usize / 1000);
+    let found = opened.versions(sample).await.into_iter().flatten().count();
+    println!("{entries} entries, {found} of 1000 found: open in {took:.2} s, {} bytes of memory each", taken / entries);
+    println!("at once, {} in all", resident() / entries);
 }
 
 /// Resident bytes of this process.
