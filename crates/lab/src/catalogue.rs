@@ -69,11 +69,15 @@ pub fn find(name: &str) -> Result<Found, Error> {
     Ok(Found { experiment: parse(&path, text)?, text: text.to_owned(), templates: Templates::BuiltIn })
 }
 
-/// Writes all experiments of this program, with their templates, to a folder that is not there yet.
+/// How to write an experiment.
+const MANUAL: &str = include_str!("../../../docs/lab.md");
+
+/// Writes all experiments of this program, with their templates and the manual, to a folder that is not there yet.
 pub fn export(folder: &Path) -> Result<(), Error> {
     let failed = |error| Error::Write { path: folder.display().to_string(), error };
     fs::create_dir(folder).map_err(failed)?;
-    BUILT_IN.extract(folder).map_err(failed)
+    BUILT_IN.extract(folder).map_err(failed)?;
+    fs::write(folder.join("README.md"), MANUAL).map_err(failed)
 }
 
 impl Found {

@@ -84,6 +84,14 @@ pub struct HostGroup {
     path: PathBuf,
 }
 
+/// That a host can have the quota, in cores.
+pub(crate) fn check_quota(host: &str, quota: Option<f64>) -> Result<(), Error> {
+    match quota {
+        Some(quota) if !(QUOTA_MIN..=f64::MAX).contains(&quota) => Err(Error::Quota { host: host.to_owned(), quota }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 impl Groups {
     /// Makes the groups of this process, and removes those of processes that have ended.
     pub fn create() -> Result<Self, Error> {
@@ -122,10 +130,8 @@ impl Groups {
 
     /// Makes the group of a host, with a quota in cores.
     pub fn add_host(&self, name: &str, quota: Option<f64>) -> Result<HostGroup, Error> {
+        check_quota(name, quota)?;
         let path = Path::new(&self.name).join(name);
-        if let Some(quota) = quota.filter(|quota| !(QUOTA_MIN..=f64::MAX).contains(quota)) {
-            return Err(Error::Quota { host: name.to_owned(), quota });
-        }
         self.hierarchies.create(&path)?;
         let group = HostGroup { hierarchies: self.hierarchies.clone(), path };
         if let Some(quota) = quota {

@@ -290,6 +290,7 @@ pub(crate) fn check(networks: &[Network], hosts: &[experiment::Host], routers: &
         if host.number == 0 || host.number > NUMBER_MAX {
             return Err(Error::Number { host: host.name.clone(), number: host.number });
         }
+        control_group::check_quota(&host.name, host.cpu)?;
         check_networks(networks, &host.networks, &format!("the host {}", host.name), host.number)?;
     }
     for (index, host) in hosts.iter().enumerate() {

@@ -16,6 +16,9 @@ use crate::measure::{self, Subject};
 use crate::router;
 use crate::variables::{self, Values};
 
+/// The most rounds of a run.
+pub const ROUNDS_MAX: u32 = 1000;
+
 /// The largest file of a run.
 const FILE_LEN_MAX: Size = Size(16 << 30);
 
@@ -76,8 +79,10 @@ pub enum Error {
     Twice { kind: &'static str, name: String },
     #[error("the experiment has no variant in this kind of run")]
     NoVariant,
-    #[error("the experiment has no rounds: set 1 or more")]
-    NoRounds,
+    #[error("the experiment has {0} rounds: set 1 to {ROUNDS_MAX}")]
+    Rounds(u32),
+    #[error("{place} has an empty {list}: name one or more, or leave it out")]
+    Empty { place: String, list: &'static str },
     #[error(transparent)]
     Hosts(#[from] hosts::Error),
     #[error("the router {name}: {error}")]
@@ -115,7 +120,8 @@ impl Plan {
         }
         let (mut variants, mut keys) = (Vec::new(), BTreeSet::new());
         for variant in &experiment.variants {
-            for matrix in combinations(&variant.matrix) {
+            let place = format!("the variant {}", variant.key);
+            for matrix in combinations(&variant.matrix, &place)? {
                 let planned = plan_variant(experiment, variant, &values, matrix)?;
                 keys.insert(planned.key.clone());
                 if variant.quick || !options.is_quick {
@@ -193,8 +199,8 @@ impl Plan {
         if self.variants.is_empty() {
             return Err(Error::NoVariant);
         }
-        if self.rounds == 0 {
-            return Err(Error::NoRounds);
+        if !(1..=ROUNDS_MAX).contains(&self.rounds) {
+            return Err(Error::Rounds(self.rounds));
         }
         hosts::check(&experiment.networks, &experiment.hosts, &experiment.routers)?;
         for router in &experiment.routers {
@@ -207,6 +213,7 @@ impl Plan {
         }
         unique("host", experiment.hosts.iter().map(|host| &host.name))?;
         unique("network", experiment.networks.iter().map(|network| &network.name))?;
+        unique("system", experiment.systems.iter().map(|system| &system.name))?;
         unique("variant", self.variants.iter().map(|variant| &variant.key))?;
         unique("figure", experiment.figures.iter().map(|figure| &figure.name))?;
         unique("ratio", self.ratios.iter().map(|ratio| &ratio.name))?;
@@ -366,32 +373,40 @@ fn plan_variant(
         known(system.is_some(), &place, "system", name)?;
         processes.extend(system.into_iter().flat_map(|system| system.processes.clone()));
     }
+    let steps = experiment.steps.iter().chain(&variant.steps).map(plan_step).collect::<Result<Vec<_>, _>>()?;
     Ok(PlannedVariant {
         key: fill(&variant.key)?,
         title: fill(&variant.title)?,
         matrix: matrix.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         processes,
-        steps: experiment.steps.iter().chain(&variant.steps).flat_map(plan_step).collect(),
+        steps: steps.concat(),
         values,
     })
 }
 
-fn plan_step(step: &Step) -> Vec<PlannedStep> {
+/// The step on each of its hosts.
+fn plan_step(step: &Step) -> Result<Vec<PlannedStep>, Error> {
+    if step.hosts.is_empty() {
+        return Err(Error::Empty { place: format!("the step {}", step.name), list: "list of hosts" });
+    }
     let name = |host: &String| if step.hosts.len() == 1 { step.name.clone() } else { format!("{}@{host}", step.name) };
     let planned = |host: &String| PlannedStep { name: name(host), host: host.clone(), step: step.clone() };
-    step.hosts.iter().map(planned).collect()
+    Ok(step.hosts.iter().map(planned).collect())
 }
 
 /// Each combination of the values of a matrix: one empty combination for an empty matrix.
-fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>) -> Vec<BTreeMap<String, Scalar>> {
-    matrix.iter().fold(vec![BTreeMap::new()], |combinations, (name, values)| {
+fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>, place: &str) -> Result<Vec<BTreeMap<String, Scalar>>, Error> {
+    if matrix.values().any(Vec::is_empty) {
+        return Err(Error::Empty { place: place.to_owned(), list: "list of values in its matrix" });
+    }
+    Ok(matrix.iter().fold(vec![BTreeMap::new()], |combinations, (name, values)| {
         let with = |combination: &BTreeMap<String, Scalar>, value: &Scalar| {
             let mut combination = combination.clone();
             combination.insert(name.clone(), value.clone());
             combination
         };
         combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
-    })
+    }))
 }
 
 fn check_variables(text: &str, values: &Values, place: &str) -> Result<(), Error> {

@@ -89,7 +89,7 @@ pub struct RatioResult {
     pub at_most: Option<f64>,
     pub source: String,
     pub verdict: Verdict,
-    /// The reason that the file states, if the verdict is `differs`, or why ours is not there.
+    /// The reason that the file states, if the verdict is `differs` or `exceeded`, or why ours is not there.
     pub because: String,
     /// The reason that the file states for a spread of more than 5 %. Empty for a smaller one.
     pub spread_because: String,

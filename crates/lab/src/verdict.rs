@@ -8,26 +8,71 @@
 //! | within the tolerance of the paper's | reproduced |
 //! | worse than that | differs |
 //!
+//! A median near the edge of a verdict can fall on either side. So a result also counts the rounds that alone would have
+//! its verdict.
+//!
 //! An experiment has the worst verdict of its ratios, and `exceeded` if one of them is and none differs.
 
 use crate::experiment::{Better, Ratio};
-use crate::result::Verdict;
+use crate::result::{RatioResult, Verdict};
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    BeyondLimit,
+    /// Below the paper's value by more than the tolerance.
+    Below,
+    /// Within the tolerance, or there is no value of the paper.
+    Near,
+    /// Above the paper's value by more than the tolerance.
+    Above,
+}
+
+/// What a value is compared with.
+struct Required {
+    paper: Option<f64>,
+    tolerance: f64,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+impl Required {
+    fn place(&self, ours: f64) -> Place {
+        let is_too_small = self.at_least.is_some_and(|limit| ours < limit);
+        let is_too_large = self.at_most.is_some_and(|limit| ours > limit);
+        if is_too_small || is_too_large || !ours.is_finite() {
+            return Place::BeyondLimit;
+        }
+        let Some(paper) = self.paper else { return Place::Near };
+        let distance = (ours - paper) / paper;
+        if distance < -self.tolerance {
+            Place::Below
+        } else if distance <= self.tolerance {
+            Place::Near
+        } else {
+            Place::Above
+        }
+    }
+}
 
 /// The verdict of the value `ours`.
 pub fn of_ratio(ratio: &Ratio, ours: f64) -> Verdict {
-    let too_small = ratio.at_least.is_some_and(|bound| ours < bound);
-    let too_large = ratio.at_most.is_some_and(|bound| ours > bound);
-    if too_small || too_large || !ours.is_finite() {
-        return Verdict::Differs;
+    let &Ratio { paper, tolerance, at_least, at_most, .. } = ratio;
+    let required = Required { paper, tolerance, at_least, at_most };
+    match (required.place(ours), ratio.better) {
+        (Place::Near, _) => Verdict::Reproduced,
+        (Place::Above, Better::Higher) | (Place::Below, Better::Lower) => Verdict::Exceeded,
+        (Place::BeyondLimit | Place::Above | Place::Below, _) => Verdict::Differs,
     }
-    let Some(paper) = ratio.paper else { return Verdict::Reproduced };
-    let distance = (ours - paper) / paper;
-    match ratio.better {
-        Better::Higher if distance > ratio.tolerance => Verdict::Exceeded,
-        Better::Lower if distance < -ratio.tolerance => Verdict::Exceeded,
-        _ if distance.abs() <= ratio.tolerance => Verdict::Reproduced,
-        _ => Verdict::Differs,
-    }
+}
+
+/// The number of rounds that alone would have the verdict of the median, for the same reason: on the same side of the
+/// paper's value, or beyond a limit.
+pub(crate) fn agreeing_rounds(result: &RatioResult) -> usize {
+    let &RatioResult { paper, tolerance, at_least, at_most, .. } = result;
+    let required = Required { paper, tolerance, at_least, at_most };
+    let Some(place) = result.ours.map(|ours| required.place(ours)) else { return 0 };
+    result.values.iter().flatten().filter(|value| required.place(**value) == place).count()
 }
 
 /// The verdict of an experiment with these.
@@ -45,7 +90,10 @@ pub fn of_all(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::statistics::median;
 
     fn ratio(keys: &str) -> Ratio {
         toml::from_str(&format!("name = 'r'\nof = 'a:load.rate'\nover = 'b:load.rate'\n{keys}")).unwrap()
@@ -71,6 +119,34 @@ mod tests {
         assert_eq!(of_ratio(&lower, 1.5), Verdict::Exceeded);
         assert_eq!(of_ratio(&lower, 2.5), Verdict::Differs);
         assert_eq!(of_ratio(&lower, f64::NAN), Verdict::Differs);
+    }
+
+    #[test]
+    fn rounds_agree_that_are_on_the_same_side_as_the_median() {
+        let agreeing = |paper, at_least, values: &[f64]| {
+            let result = RatioResult {
+                paper,
+                ours: median(values.iter().copied()),
+                peers: BTreeMap::new(),
+                spread: None,
+                speed_spread: None,
+                values: values.iter().copied().map(Some).chain([None]).collect(),
+                tolerance: 0.1,
+                at_least,
+                at_most: None,
+                source: String::new(),
+                verdict: Verdict::Reproduced,
+                because: String::new(),
+                spread_because: String::new(),
+            };
+            agreeing_rounds(&result)
+        };
+        assert_eq!(agreeing(Some(2.0), None, &[1.9, 2.0, 2.1]), 3);
+        assert_eq!(agreeing(Some(2.0), None, &[1.0, 2.0, 3.0]), 1);
+        assert_eq!(agreeing(Some(2.0), None, &[2.0, 3.0, 3.1]), 2);
+        assert_eq!(agreeing(None, Some(1.0), &[0.9, 1.1, 5.0]), 2);
+        assert_eq!(agreeing(Some(2.0), Some(2.0), &[1.95, 1.99, 2.01]), 2, "two are beyond the limit");
+        assert_eq!(agreeing(Some(2.0), None, &[]), 0);
     }
 
     #[test]

@@ -7,13 +7,15 @@ use crate::output::folder::Runs;
 use crate::output::plots::sorted;
 use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
 use crate::result::{Entry, FigureResult, RatioResult, RunResult, Verdict};
+use crate::verdict::agreeing_rounds;
 
 /// How to read the tables: a paragraph each.
 pub(super) const LEGEND: [&str; 3] = [
     "The verdicts are about shapes and ratios. They are not about absolute rates, because the papers used other machines. \
      The columns `paper` have numbers that the paper prints, and ratios of such numbers. The columns `ours` have the median \
      of the rounds, and the least and the largest value. A missing value is `-`.",
-    "The verdict is that of the median. reproduced: ours is as near to the paper's as `required` says, and within its \
+    "The verdict is that of the median. In brackets is the number of rounds that alone would have it: a verdict that some of \
+     them do not have depends on chance. reproduced: ours is as near to the paper's as `required` says, and within its \
      limits. exceeded: ours is better than that. differs: it is neither, and the reason stands beside it, if it is known. \
      impossible: this machine cannot measure it, and the reason stands beside it. A ratio without a paper's number is \
      reproduced if it is within its limits.",
@@ -124,9 +126,17 @@ fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
         spread(ratio),
         peers(&ratio.peers),
         required(ratio),
-        ratio.verdict.to_string(),
+        verdict(ratio),
         why(ratio),
     ]
+}
+
+/// The verdict, and how many of the rounds have it.
+fn verdict(ratio: &RatioResult) -> String {
+    match ratio.values.len() {
+        0 | 1 => ratio.verdict.to_string(),
+        rounds => format!("{} ({} of {rounds})", ratio.verdict, agreeing_rounds(ratio)),
+    }
 }
 
 /// The spread of a ratio, and what the speed of the processor alone does to it.

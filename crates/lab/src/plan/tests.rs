@@ -84,6 +84,7 @@ fn the_example_of_the_documentation_has_a_sound_plan() {
     let mine = folder.path().join("mine");
     catalogue::export(&mine).unwrap();
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md")).unwrap();
+    assert_eq!(fs::read_to_string(mine.join("README.md")).unwrap(), document);
     let (_, example) = document.split_once("```toml\n").unwrap();
     let path = mine.join("mine.toml");
     fs::write(&path, example.split_once("```").unwrap().0).unwrap();
@@ -137,6 +138,7 @@ fn names_that_are_not_there_are_errors() {
         "the plot p names the figure f, which the experiment does not have",
     );
     refused(VARIANT, "two variants are named v");
+    refused("[[system]]\nname = 's'\nprocess = []\n[[system]]\nname = 's'\nprocess = []\n", "two systems are named s");
     refused("[[step]]\nname = 's'\nhosts = ['a']\nrun = 'sleep ${t}'\n", "the step s: unknown variable ${t}");
     refused("[[variant]]\nkey = '${n}'\ntitle = ''\n", "the variant ${n}: unknown variable ${n}");
 }
@@ -271,6 +273,26 @@ fn hosts_and_routers_are_checked_before_a_run() {
     let router = "[[network]]\nname = 'far'\nipv4 = '198.51.100.0/24'\n\
                   [[router]]\nname = 'wan'\nbetween = ['net', 'far']\nround-trip = '1ms'\nloss = 2.0\n";
     expect_error(router, "the router wan: the loss of the router is 2");
-    let none = MINIMAL.replace("full = 5", "full = 0");
-    assert!(matches!(plan_of(&format!("{none}{VARIANT}"), false), Err(Error::NoRounds)));
+    expect_error(
+        "[[host]]\nname = 'b'\nnumber = 2\nnetworks = ['net']\ncpu = 0.001\n",
+        "the quota of b is 0.001 cores",
+    );
+}
+
+#[test]
+fn a_number_of_rounds_has_limits() {
+    for (rounds, is_valid) in [(0, false), (1, true), (ROUNDS_MAX, true), (ROUNDS_MAX + 1, false), (u32::MAX, false)] {
+        let text = MINIMAL.replace("full = 5", &format!("full = {rounds}"));
+        let planned = plan_of(&format!("{text}{VARIANT}"), false);
+        assert_eq!(planned.is_ok(), is_valid, "{rounds}: {:?}", planned.err());
+    }
+}
+
+#[test]
+fn an_empty_list_is_an_error() {
+    expect_error("[[step]]\nname = 's'\nhosts = []\nrun = 'true'\n", "the step s has an empty list of hosts");
+    let empty = "key = 'w-${n}'\ntitle = ''\nmatrix = { n = [] }\n";
+    expect_error(&format!("[[variant]]\n{empty}"), "the variant w-${n} has an empty list of values");
+    let ratio = "[[ratio]]\nname = 'r ${n}'\nmatrix = { n = [] }\nof = 'v:cpu.a'\n";
+    expect_error(ratio, "the ratio r ${n} has an empty list of values");
 }

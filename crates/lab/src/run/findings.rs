@@ -120,10 +120,10 @@ fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioRes
     let spread = spread(&values);
     let verdict = ours.map_or(Verdict::Impossible, |ours| verdict::of_ratio(ratio, ours));
     let because = match verdict {
-        Verdict::Differs => ratio.because.clone(),
+        Verdict::Differs | Verdict::Exceeded => ratio.because.clone(),
         Verdict::Impossible if values.is_empty() => "The run has none of its variants.".to_owned(),
         Verdict::Impossible => "No round has a value.".to_owned(),
-        Verdict::Reproduced | Verdict::Exceeded => String::new(),
+        Verdict::Reproduced => String::new(),
     };
     let is_wide = spread.is_some_and(|spread| spread > SPREAD_MAX);
     let spread_reasons = [&ratio.spread_because, &plan.experiment().spread_because];

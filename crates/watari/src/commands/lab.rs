@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use watari_balance::{BulkPolicy, HandshakePolicy};
-use watari_lab::plan::Options;
+use watari_lab::plan::{Options, ROUNDS_MAX};
 use watari_lab::result::RunResult;
 use watari_lab::scale::{SharingCost, Spread, bytes_of_keys};
 use watari_lab::supervisor::{self, Order, RUNS};
@@ -112,7 +112,7 @@ struct Run {
     #[arg(long, value_name = "DIR")]
     json: Option<PathBuf>,
     /// The rounds, instead of the experiment's number
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
     rounds: Option<u32>,
     /// The seed of random files and losses
     #[arg(long, default_value_t = 1)]

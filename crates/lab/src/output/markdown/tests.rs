@@ -26,7 +26,7 @@ fn a_document_has_overview_ratios_figures_and_verdicts() {
         "| broken | - | - | unreadable | - | - | - | - |",
         "## cssl-b",
         "### Ratios",
-        "| on/off | Table 3 | 1.64 | 1.910 (1.890 to 1.930) | 2.1 % (1.4 %) | HAProxy -; nginx 1.020 | within 10 %, at least 1.64 | exceeded | - |",
+        "| on/off | Table 3 | 1.64 | 1.910 (1.890 to 1.930) | 2.1 % (1.4 %) | HAProxy -; nginx 1.020 | within 10 %, at least 1.64 | exceeded (5 of 5) | - |",
         "### requests per second, requests/s (Table 3)",
         "| variant | paper | ours: median (least to largest) |",
         "| CSSL-SL, migration on | 638.3 | 2,110 (2,080 to 2,150) |",

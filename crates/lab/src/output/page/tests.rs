@@ -75,7 +75,7 @@ fn the_papers_numbers_are_beside_ours() {
         "2.1 % (1.4 %)",
         "HAProxy -; nginx 1.020",
         "within 10 %, at least 1.64",
-        "exceeded",
+        "exceeded (5 of 5)",
         "-",
     ];
     assert_eq!(ratios, [on_off.map(str::to_owned), missing.map(str::to_owned)]);
