@@ -69,7 +69,7 @@ pub fn find(name: &str) -> Result<Found, Error> {
     Ok(Found { experiment: parse(&path, text)?, text: text.to_owned(), templates: Templates::BuiltIn })
 }
 
-/// How to write an experiment.
+/// The keys, variables and measures of experiment files.
 const MANUAL: &str = include_str!("../../../docs/lab.md");
 
 /// Writes all experiments of this program, with their templates and the manual, to a folder that is not there yet.

@@ -84,7 +84,7 @@ pub struct HostGroup {
     path: PathBuf,
 }
 
-/// That a host can have the quota, in cores.
+/// Refuses a quota, in cores, that is too small or no number.
 pub(crate) fn check_quota(host: &str, quota: Option<f64>) -> Result<(), Error> {
     match quota {
         Some(quota) if !(QUOTA_MIN..=f64::MAX).contains(&quota) => Err(Error::Quota { host: host.to_owned(), quota }),
@@ -128,9 +128,8 @@ impl Groups {
         ))
     }
 
-    /// Makes the group of a host, with a quota in cores.
+    /// Makes the group of a host, with a quota in cores that [`hosts::check`](crate::hosts::check) has accepted.
     pub fn add_host(&self, name: &str, quota: Option<f64>) -> Result<HostGroup, Error> {
-        check_quota(name, quota)?;
         let path = Path::new(&self.name).join(name);
         self.hierarchies.create(&path)?;
         let group = HostGroup { hierarchies: self.hierarchies.clone(), path };

@@ -6,7 +6,7 @@
 //! 1. the process (`vars`, and `dir`, its own directory);
 //! 2. the variant (`vars`, and the values of its `matrix`);
 //! 3. the experiment (`[params]`);
-//! 4. the lab: `work`, the directory of the run; `seed`.
+//! 4. the lab: `work`, the directory of the run; `seed`; `pid.NAME`, the id of a process that has started before.
 //!
 //! A command is split into words at blanks before its variables get their values. It runs in the directory of the run.
 //! `watari` is the running program.

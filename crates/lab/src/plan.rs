@@ -107,6 +107,7 @@ impl Plan {
     /// A plan whose run uses the directory `work`.
     pub fn new(found: Found, options: Options, work: &Path) -> Result<Self, Error> {
         let experiment = &found.experiment;
+        check_lists(experiment)?;
         let mut values = Values::new();
         values.insert("work".to_owned(), work.display().to_string());
         values.insert("seed".to_owned(), options.seed.to_string());
@@ -120,8 +121,7 @@ impl Plan {
         }
         let (mut variants, mut keys) = (Vec::new(), BTreeSet::new());
         for variant in &experiment.variants {
-            let place = format!("the variant {}", variant.key);
-            for matrix in combinations(&variant.matrix, &place)? {
+            for matrix in combinations(&variant.matrix) {
                 let planned = plan_variant(experiment, variant, &values, matrix)?;
                 keys.insert(planned.key.clone());
                 if variant.quick || !options.is_quick {
@@ -373,40 +373,49 @@ fn plan_variant(
         known(system.is_some(), &place, "system", name)?;
         processes.extend(system.into_iter().flat_map(|system| system.processes.clone()));
     }
-    let steps = experiment.steps.iter().chain(&variant.steps).map(plan_step).collect::<Result<Vec<_>, _>>()?;
     Ok(PlannedVariant {
         key: fill(&variant.key)?,
         title: fill(&variant.title)?,
         matrix: matrix.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         processes,
-        steps: steps.concat(),
+        steps: experiment.steps.iter().chain(&variant.steps).flat_map(plan_step).collect(),
         values,
     })
 }
 
-/// The step on each of its hosts.
-fn plan_step(step: &Step) -> Result<Vec<PlannedStep>, Error> {
-    if step.hosts.is_empty() {
-        return Err(Error::Empty { place: format!("the step {}", step.name), list: "list of hosts" });
-    }
+fn plan_step(step: &Step) -> Vec<PlannedStep> {
     let name = |host: &String| if step.hosts.len() == 1 { step.name.clone() } else { format!("{}@{host}", step.name) };
     let planned = |host: &String| PlannedStep { name: name(host), host: host.clone(), step: step.clone() };
-    Ok(step.hosts.iter().map(planned).collect())
+    step.hosts.iter().map(planned).collect()
 }
 
 /// Each combination of the values of a matrix: one empty combination for an empty matrix.
-fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>, place: &str) -> Result<Vec<BTreeMap<String, Scalar>>, Error> {
-    if matrix.values().any(Vec::is_empty) {
-        return Err(Error::Empty { place: place.to_owned(), list: "list of values in its matrix" });
-    }
-    Ok(matrix.iter().fold(vec![BTreeMap::new()], |combinations, (name, values)| {
+fn combinations(matrix: &BTreeMap<String, Vec<Scalar>>) -> Vec<BTreeMap<String, Scalar>> {
+    matrix.iter().fold(vec![BTreeMap::new()], |combinations, (name, values)| {
         let with = |combination: &BTreeMap<String, Scalar>, value: &Scalar| {
             let mut combination = combination.clone();
             combination.insert(name.clone(), value.clone());
             combination
         };
         combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
-    }))
+    })
+}
+
+/// Refuses empty lists: their variants, ratios or steps would be left out without a word.
+fn check_lists(experiment: &Experiment) -> Result<(), Error> {
+    let of_variants =
+        experiment.variants.iter().map(|variant| (format!("the variant {}", variant.key), &variant.matrix));
+    let of_ratios = experiment.ratios.iter().map(|ratio| (format!("the ratio {}", ratio.name), &ratio.matrix));
+    for (place, matrix) in of_variants.chain(of_ratios) {
+        if matrix.values().any(Vec::is_empty) {
+            return Err(Error::Empty { place, list: "list of values in its matrix" });
+        }
+    }
+    let of_variants = experiment.variants.iter().flat_map(|variant| &variant.steps);
+    match experiment.steps.iter().chain(of_variants).find(|step| step.hosts.is_empty()) {
+        Some(step) => Err(Error::Empty { place: format!("the step {}", step.name), list: "list of hosts" }),
+        None => Ok(()),
+    }
 }
 
 fn check_variables(text: &str, values: &Values, place: &str) -> Result<(), Error> {

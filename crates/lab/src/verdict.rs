@@ -16,9 +16,10 @@
 use crate::experiment::{Better, Ratio};
 use crate::result::{RatioResult, Verdict};
 
-/// Where a value is.
+/// The position of a value by the paper's value and the limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
+    /// Or without a distance: it is not a number, or both it and the paper's value are 0.
     BeyondLimit,
     /// Below the paper's value by more than the tolerance.
     Below,
@@ -45,7 +46,9 @@ impl Required {
         }
         let Some(paper) = self.paper else { return Place::Near };
         let distance = (ours - paper) / paper;
-        if distance < -self.tolerance {
+        if distance.is_nan() {
+            Place::BeyondLimit
+        } else if distance < -self.tolerance {
             Place::Below
         } else if distance <= self.tolerance {
             Place::Near
@@ -119,6 +122,10 @@ mod tests {
         assert_eq!(of_ratio(&lower, 1.5), Verdict::Exceeded);
         assert_eq!(of_ratio(&lower, 2.5), Verdict::Differs);
         assert_eq!(of_ratio(&lower, f64::NAN), Verdict::Differs);
+        for better in ["higher", "lower", "equal"] {
+            let nothing = ratio(&format!("paper = 0.0\nbetter = '{better}'"));
+            assert_eq!(of_ratio(&nothing, 0.0), Verdict::Differs, "a distance from 0 is not known: {better}");
+        }
     }
 
     #[test]

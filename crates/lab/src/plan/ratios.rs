@@ -17,7 +17,7 @@ pub(super) fn plan(experiment: &Experiment, ratio: &Ratio) -> Result<Vec<Ratio>,
         (None, Some(_)) => return Err(Error::NoFigure(ratio.name.clone())),
     };
     let mut planned = Vec::new();
-    for combination in combinations(&ratio.matrix, &place)? {
+    for combination in combinations(&ratio.matrix) {
         let mut values = Values::new();
         variables::add(&mut values, &combination);
         let filled = fill(ratio, &values).map_err(|error| Error::Variable { place: place.clone(), error })?;
