@@ -128,7 +128,7 @@ impl Groups {
         ))
     }
 
-    /// Makes the group of a host, with a quota in cores that [`hosts::check`](crate::hosts::check) has accepted.
+    /// Makes the group of a host, with a quota in cores that `hosts::check` has accepted.
     pub fn add_host(&self, name: &str, quota: Option<f64>) -> Result<HostGroup, Error> {
         let path = Path::new(&self.name).join(name);
         self.hierarchies.create(&path)?;
