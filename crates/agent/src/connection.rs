@@ -21,3 +21,4 @@ mod stream_tasks;
 mod streams;
 mod strict;
 mod tunnel;
+pub(crate) mod turns;

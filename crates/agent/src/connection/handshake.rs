@@ -6,17 +6,18 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use watari_handshake::{
-    EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, NewSession, Progress, SessionSource,
+    EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, NewSession, Progress, SessionSource, Stage,
 };
 use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
 use watari_values::{Epoch, NodeName, TlsInfo};
 use watari_wire::leg::Preface;
 
+use super::turns::Turn;
 use crate::handoff::ending::Ending;
 use crate::handoff::live::{About, Live};
 use crate::leg::{CurrentDispatcher, Leg};
-use crate::node::metrics::Metrics;
+use crate::node::metrics::{Counted, Metrics};
 use crate::node::peers::Peers;
 use crate::sessions::service::SessionService;
 use crate::settings::current::CurrentSettings;
@@ -93,6 +94,7 @@ impl Handshakes {
             input: surplus,
             sent: 0,
             leg,
+            deadline,
         };
         let result = timeout_at(deadline, driver.run()).await;
         let stage = driver.handshake.stage();
@@ -141,6 +143,8 @@ struct Driver<'a> {
     input: Vec<u8>,
     received: u64,
     sent: u64,
+    /// The time by which the handshake has to be done.
+    deadline: Instant,
 }
 
 /// The point up to which a [`Driver`] does the handshake.
@@ -155,6 +159,8 @@ enum Reached {
 pub(crate) enum Failure {
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    #[error("the agent is too busy: the handshake did not get its turn in time")]
+    TooBusy,
     #[error("the handshake's secrets are unusable: {0}")]
     Secrets(#[from] SecretsError),
     #[error("the leg failed: {0}")]
@@ -165,6 +171,7 @@ impl Failure {
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Handshake(error) => error.label(),
+            Self::TooBusy => "too_busy",
             Self::Secrets(_) => "secrets",
             Self::Io(_) => "io",
         }
@@ -174,14 +181,16 @@ impl Failure {
 impl Driver<'_> {
     async fn run(&mut self) -> Result<Reached, Failure> {
         loop {
-            let received = self.handshake.receive(&self.input);
+            let received = self.receive().await?;
             let mut progress = self.answer(received).await?;
             self.input.drain(..progress.consumed);
             let wanted = std::mem::take(&mut progress.wanted);
             let looked_for = !wanted.is_empty();
             if looked_for {
                 let provided = self.handshakes.sessions.look_for(&wanted).await;
+                let turn = if provided.found.is_empty() { Some(self.turn().await?) } else { None };
                 let answered = self.handshake.provide(provided);
+                drop(turn);
                 progress = self.answer(answered).await?;
             }
             if let Some(early_data) = progress.early_data {
@@ -198,6 +207,23 @@ impl Driver<'_> {
                 self.read().await?;
             }
         }
+    }
+
+    /// Takes what was read. Before the server's flight, the agent may have to sign, and waits for a turn. After it, it
+    /// does not: a handshake that has begun ends before others begin.
+    async fn receive(&mut self) -> Result<Result<Progress, Failed>, Failure> {
+        let may_sign = self.handshake.stage() != Stage::Finished && !self.input.is_empty();
+        let _turn = if may_sign { Some(self.turn().await?) } else { None };
+        Ok(self.handshake.receive(&self.input))
+    }
+
+    /// Waits for a turn, for half of the time that the handshake has left: the client needs the rest for its answer.
+    /// Otherwise, an agent that cannot do all handshakes in time would do each just before its end, and none in time.
+    async fn turn(&self) -> Result<Turn, Failure> {
+        let _waiting = Counted::one_more(&self.handshakes.metrics.handshakes_waiting);
+        let now = Instant::now();
+        let limit = now + self.deadline.saturating_duration_since(now) / 2;
+        timeout_at(limit, Turn::wait()).await.map_err(|_| Failure::TooBusy)
     }
 
     /// Sends the output of a handshake step, after the sessions that it mentions were stored.

@@ -16,6 +16,7 @@ use watari_wire::PrepareRefusal;
 pub(crate) struct Metrics {
     handshakes: Family<Handshake, Counter>,
     handshakes_failed: Family<Cause, Counter>,
+    pub(crate) handshakes_waiting: Gauge,
     sessions_resumed: Family<Resumed, Counter>,
     sessions_missed: Family<Missed, Counter>,
     early_data: Family<Decision, Counter>,
@@ -107,6 +108,11 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("watari_agent");
         registry.register("handshakes", "Handshakes completed", metrics.handshakes.clone());
         registry.register("handshakes_failed", "Handshakes that failed, by cause", metrics.handshakes_failed.clone());
+        registry.register(
+            "handshakes_waiting",
+            "Handshakes that wait for their turn at the moment",
+            metrics.handshakes_waiting.clone(),
+        );
         let resumed = metrics.sessions_resumed.clone();
         registry.register("sessions_resumed", "Sessions resumed, by where they were established", resumed);
         let missed = metrics.sessions_missed.clone();
