@@ -21,4 +21,3 @@ mod stream_tasks;
 mod streams;
 mod strict;
 mod tunnel;
-pub(crate) mod turns;

@@ -21,7 +21,6 @@ use watari_wire::leg::{Kind, LEG_FREE, LegSigner, Preface};
 use watari_wire::{DetachLeg, Final, Held, LegDetached, LegKept, Ship};
 
 use super::*;
-use crate::connection::turns::Turn;
 use crate::handoff::testing::{ID, RecordedLinks, about, name, record_layer, shipped};
 
 const WAIT_MAX: Duration = Duration::from_mins(1);
@@ -57,11 +56,11 @@ struct Scene {
 impl Scene {
     /// A connection of another agent, and the client's other end. The client's first record is the next one.
     async fn moving() -> (Self, DuplexStream) {
-        let (scene, far) = Self::set(None, Limits::default()).await;
+        let (scene, far) = Self::set(None).await;
         (Self { tenure: TENURE, rx: RX_OFFSET, tx: TX_OFFSET, ..scene }, far)
     }
 
-    async fn set(tls: Option<Tls>, limits: Limits) -> (Self, DuplexStream) {
+    async fn set(tls: Option<Tls>) -> (Self, DuplexStream) {
         let metrics = watari_proxy::Metrics::default();
         let pool = PoolConfig::plain("echo", [echo().await]);
         let proxy = Proxy::new(watari_proxy::Config::one_pool(pool), metrics).unwrap();
@@ -69,7 +68,7 @@ impl Scene {
         site.start();
         let config = Config {
             name: name("a"),
-            settings: Settings { tls, site, limits },
+            settings: Settings { tls, site, limits: Limits::default() },
             sharing: Sharing {
                 mode: Mode::Private,
                 lifetime: Duration::from_mins(1),
@@ -366,7 +365,7 @@ async fn dispatchers_change_within_a_request_and_within_its_response() {
 #[tokio::test]
 async fn dispatchers_change_within_a_handshake() {
     let (tls, connector) = tls();
-    let (mut scene, far) = Scene::set(Some(tls), Limits::default()).await;
+    let (mut scene, far) = Scene::set(Some(tls)).await;
     let (d, e) = (scene.link("d"), scene.link("e"));
     let client = tokio::spawn(async move {
         let stream = connector.connect("site.test".try_into().unwrap(), far).await.unwrap();
@@ -386,32 +385,6 @@ async fn dispatchers_change_within_a_handshake() {
     scene.announced(&e).await;
     scene.relay_to_end(&mut leg, &e).await;
     timeout(WAIT_MAX, client).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn a_handshake_without_a_turn_fails_while_its_client_could_still_answer() {
-    let (tls, connector) = tls();
-    let limits = Limits { handshake_timeout: WAIT_MAX, ..Limits::default() };
-    let (mut scene, far) = Scene::set(Some(tls), limits).await;
-    let d = scene.link("d");
-    let client = tokio::spawn(async move { connector.connect("site.test".try_into().unwrap(), far).await.is_ok() });
-    let mut leg = scene.open(&d, Kind::New { bulk: None }, b"").await;
-    // The agent serves the first leg on this thread.
-    let turn = Turn::wait().await;
-    scene.relay(&mut leg, |rx, _| rx > 0).await;
-    let waiting = async {
-        while scene.shared.metrics.handshakes_waiting.get() == 0 {
-            sleep(POLL_INTERVAL).await;
-        }
-    };
-    timeout(WAIT_MAX, waiting).await.unwrap();
-    tokio::time::pause();
-    tokio::time::advance(WAIT_MAX / 2).await;
-    tokio::time::resume();
-    scene.relay_to_end(&mut leg, &d).await;
-    assert_eq!((scene.tx, scene.shared.metrics.handshakes_waiting.get()), (0, 0));
-    drop((turn, scene));
-    assert!(!client.await.unwrap());
 }
 
 #[tokio::test]

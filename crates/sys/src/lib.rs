@@ -1,5 +1,5 @@
-//! System calls of Watari: TCP options, accept loops, threads, pipes for splice(2), descriptors for another process,
-//! return of memory, BPF.
+//! System calls of Watari: TCP options, accept loops, threads and turns on them, pipes for splice(2), descriptors for
+//! another process, return of memory, BPF.
 
 mod accept;
 pub mod bpf;
@@ -8,6 +8,7 @@ mod memory;
 mod pipe;
 pub mod tcp;
 mod threads;
+mod turns;
 mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
@@ -15,5 +16,6 @@ pub use descriptors::{DESCRIPTORS_MAX, DescriptorStream};
 pub use memory::build_runtime;
 pub use pipe::{FILES_PER_PIPE, Pipe};
 pub use threads::Threads;
+pub use turns::Turn;
 pub use unidentified::{CrowdedOut, Unidentified, UnidentifiedPlace};
 pub use watari_admission::UnidentifiedLimits;

@@ -10,10 +10,10 @@ use watari_handshake::{
 };
 use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
+use watari_sys::Turn;
 use watari_values::{Epoch, NodeName, TlsInfo};
 use watari_wire::leg::Preface;
 
-use super::turns::Turn;
 use crate::handoff::ending::Ending;
 use crate::handoff::live::{About, Live};
 use crate::leg::{CurrentDispatcher, Leg};

@@ -11,11 +11,11 @@ use crate::clients::h2::{
     SETTINGS, WINDOW_UPDATE, frame, get_block,
 };
 use crate::clients::http::{Fault, Http, get_bytes, put};
-use crate::clients::tls::{Taste, Tls, dial};
+use crate::clients::tls::{Taste, Tls, dial, hello};
 use crate::harness::node::Node;
 use crate::harness::origin::PIECE_LEN;
 use crate::harness::pattern::pattern;
-use crate::harness::site::SITE;
+use crate::harness::site::{KeyKind, SITE};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan, SharedCluster};
 
@@ -81,6 +81,31 @@ fn a_flood_of_handshakes_cuts_no_connection() {
         }
     });
     assert!(cluster.count_on_agents("watari_agent_handshakes_total", "") > 300);
+}
+
+/// Bursts of clients at agents that cannot do all handshakes in the time that they get.
+#[test]
+fn handshakes_without_a_turn_fail_and_those_who_are_in_are_served() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut bystander = bystander(&cluster);
+    for agent in cluster.agents() {
+        agent.reconfigure(|text| text.replace("[agent.limits]\n", "[agent.limits]\nhandshake_timeout = \"20ms\"\n"));
+    }
+    let hello = hello(SITE, &Taste { key: KeyKind::Rsa2048, ..Taste::default() });
+    let failed = |cause| cluster.count_on_agents("watari_agent_handshakes_failed_total", cause);
+    until("some get no turn in time", || {
+        let say = |_| {
+            let mut client = dial(cluster.clients.any(), cluster.service).unwrap();
+            client.write_all(&hello).unwrap();
+            client
+        };
+        let _burst: Vec<_> = (0..300).map(say).collect();
+        bystander.download(100_000, 2).unwrap();
+        failed("too_busy") > 0
+    });
+    assert!(cluster.agent_logs().contains("the agent is too busy"));
+    until("none waits", || cluster.count_on_agents("watari_agent_handshakes_waiting", "") == 0);
+    bystander.download(1000, 3).unwrap();
 }
 
 /// A slow client is closed visibly, and no other client is affected.

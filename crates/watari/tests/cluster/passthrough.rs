@@ -4,15 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
-use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use watari_test_origins::LoopbackAddresses;
 use watari_wire::proxy::{self, Header};
 
 use crate::clients::http::Http;
 use crate::clients::raw::listen;
-use crate::clients::tls::{Taste, Tls, dial, reset};
+use crate::clients::tls::{Taste, Tls, dial, hello, reset};
 use crate::harness::pattern::pattern;
 use crate::harness::wait::{WAIT_MAX, until};
 use crate::harness::{Cluster, Plan};
@@ -36,11 +34,8 @@ fn start_with(backend: &TcpListener, dispatcher_limits: &'static str) -> Cluster
 }
 
 /// The first flight of a client with the server name `name`, in records of at most `fragment_len` bytes.
-fn hello(name: &str, fragment_len: usize) -> Vec<u8> {
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client = ClientConnection::new(Taste::default().config(), name).unwrap();
-    let mut flight = Vec::new();
-    client.write_tls(&mut flight).unwrap();
+fn fragmented_hello(name: &str, fragment_len: usize) -> Vec<u8> {
+    let flight = hello(name, &Taste::default());
     let fragments = flight[5..].chunks(fragment_len);
     fragments.flat_map(|part| [&[22, 3, 1, (part.len() >> 8) as u8, part.len() as u8], part].concat()).collect()
 }
@@ -72,7 +67,7 @@ fn a_connection_goes_on_in_a_new_process() {
     let (up, down) = (pattern(1, 0..3_000_000), pattern(2, 0..30_000_000));
     let served = answer_one(&backend, down.clone());
     let (_, mut client) = connect(&cluster);
-    let hello = hello("raw.test", 16_000);
+    let hello = fragmented_hello("raw.test", 16_000);
     client.write_all(&hello).unwrap();
     let (first, second) = up.split_at(1_000_001);
     client.write_all(first).unwrap();
@@ -98,7 +93,7 @@ fn a_name_goes_to_its_backend_byte_by_byte() {
         let (up, down) = (pattern(1, 0..3_000_000), pattern(2, 0..3_000_000));
         let served = answer_one(&backend, down.clone());
         let (address, mut client) = connect(&cluster);
-        let hello = hello(name, fragment_len);
+        let hello = fragmented_hello(name, fragment_len);
         for segment in hello.chunks(segment_len.min(hello.len())) {
             client.write_all(segment).unwrap();
         }
@@ -121,7 +116,7 @@ fn long_streams_are_spliced() {
     let (up, down) = (pattern(1, 0..20_000_000), pattern(2, 0..20_000_000));
     let served = answer_one(&backend, down.clone());
     let (_, mut client) = connect(&cluster);
-    let sent = [hello("raw.test", 16_000), up].concat();
+    let sent = [fragmented_hello("raw.test", 16_000), up].concat();
     client.write_all(&sent).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     assert!(listen(&mut client) == down);
@@ -151,7 +146,7 @@ fn all_other_names_are_the_agents() {
     until("an agent has refused it", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 1);
     for name in ["a.b.raw.test", "test"] {
         let (_, mut client) = connect(&cluster);
-        client.write_all(&hello(name, 500)).unwrap();
+        client.write_all(&fragmented_hello(name, 500)).unwrap();
     }
     until("agents have refused them", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 3);
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_passed_through_total", ""), 0);
@@ -164,7 +159,7 @@ fn a_reset_goes_through_both_ways() {
     let cluster = start(&backend);
     let meet = || {
         let (_, mut client) = connect(&cluster);
-        client.write_all(&hello("raw.test", 500)).unwrap();
+        client.write_all(&fragmented_hello("raw.test", 500)).unwrap();
         let mut served = backend.accept().unwrap().0;
         served.set_read_timeout(Some(WAIT_MAX)).unwrap();
         served.read_exact(&mut [0; 20]).unwrap();
@@ -187,20 +182,20 @@ fn a_client_without_a_name_or_backend_is_reset() {
     let listener = backend();
     let cluster = start_with(&listener, "handshake_timeout = \"300ms\"\nidle_timeout = \"400ms\"");
     let (_, mut silent) = connect(&cluster);
-    silent.write_all(&hello("raw.test", 500)[..100]).unwrap();
+    silent.write_all(&fragmented_hello("raw.test", 500)[..100]).unwrap();
     assert!(listen(&mut silent).is_empty());
     assert_eq!(cluster.dispatcher().count(REFUSED, "hello_slow"), 1);
 
     // Connected, then silent on both sides.
     let (_, mut idle) = connect(&cluster);
-    idle.write_all(&hello("raw.test", 500)).unwrap();
+    idle.write_all(&fragmented_hello("raw.test", 500)).unwrap();
     assert!(idle.read(&mut [0]).is_err());
 
     // Another test may start a process at this moment, which has a copy of the listener until it runs its program.
     drop(listener);
     until("it is counted", || {
         let (_, mut lost) = connect(&cluster);
-        lost.write_all(&hello("raw.test", 500)).unwrap();
+        lost.write_all(&fragmented_hello("raw.test", 500)).unwrap();
         assert!(listen(&mut lost).is_empty());
         cluster.dispatcher().count(REFUSED, "no_backend") == 1
     });
@@ -214,7 +209,7 @@ fn rules_change_at_a_reload() {
     let dispatcher = cluster.dispatcher();
     let meet = |backend: &TcpListener| {
         let (_, mut client) = connect(&cluster);
-        client.write_all(&hello("raw.test", 500)).unwrap();
+        client.write_all(&fragmented_hello("raw.test", 500)).unwrap();
         let mut served = backend.accept().unwrap().0;
         served.set_read_timeout(Some(WAIT_MAX)).unwrap();
         served.read_exact(&mut [0; 20]).unwrap();
@@ -234,7 +229,7 @@ fn rules_change_at_a_reload() {
 
     dispatcher.reconfigure(|text| text.replace("\"raw.test\", ", ""));
     let (_, mut third) = connect(&cluster);
-    third.write_all(&hello("raw.test", 500)).unwrap();
+    third.write_all(&fragmented_hello("raw.test", 500)).unwrap();
     until("an agent has refused it", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 1);
     talk(&mut first);
     talk(&mut second);

@@ -216,6 +216,14 @@ impl Write for Tls {
     }
 }
 
+/// The first flight of a client with the server name `name`.
+pub(crate) fn hello(name: &str, taste: &Taste) -> Vec<u8> {
+    let mut client = ClientConnection::new(taste.config(), ServerName::try_from(name.to_owned()).unwrap()).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    hello
+}
+
 /// Connects from `source`, at any port. Sets the timeout of a test for reads and writes.
 pub(crate) fn dial(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
