@@ -59,7 +59,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Waits for a turn. Those who have waited longer get theirs before. Requires a runtime of this thread alone.
+    /// Waits for a turn. The order is that of the calls. Requires a runtime of this thread alone.
     pub async fn wait() -> Self {
         let turns = PACE.with(|pace| {
             if !pace.is_paced.replace(true) {
@@ -109,7 +109,7 @@ impl Pace {
         self.mean.set(if mean.is_zero() { step } else { (mean * (MEAN_OF - 1) + step) / MEAN_OF });
     }
 
-    /// Grants turns. `used`: the CPU time of all tasks since the last grant. Returns false if nobody waits. Then one
+    /// Grants turns. `used`: the CPU time of all tasks since the last grant. Returns false if no task waits. Then one
     /// turn is left for the next.
     fn grant(&self, used: Duration) -> bool {
         match self.turns.available_permits() {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_that_nobody_takes_is_left_for_the_next() {
+    async fn a_turn_that_is_not_taken_is_left_for_the_next() {
         for _ in 0..3 {
             drop(Turn::wait().await);
             while PACE.with(|pace| pace.is_paced.get()) {
