@@ -46,8 +46,7 @@ pub struct Limits {
     pub held_max: usize,
     /// Idle legs that are kept for other connections. The agent closes further ones.
     pub idle_legs_max: usize,
-    /// The time from the preface to the end of the handshake. Half of it is for the wait until the agent has time for
-    /// the handshake.
+    /// The time from the preface to the end of the handshake. A `ClientHello` may wait for its turn for half of it.
     #[serde(with = "As::<Span>")]
     pub handshake_timeout: Duration,
     /// The time without a request on a connection that has none in progress. Also the time for a request's head to be
