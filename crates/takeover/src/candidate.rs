@@ -343,18 +343,22 @@ impl Candidate {
         if matches!(self.state, State::Asking { .. } | State::Checking { .. } | State::Owner { .. }) {
             self.ask(now, actions);
         }
+        actions.push(Action::ToDispatchers(self.advert()));
+    }
+
+    fn advert(&self) -> TakeoverMessage {
         let (is_owner, by_order) = match self.state {
             State::Owner { by_order, is_active, .. } => (is_active, by_order),
             _ => (false, false),
         };
-        actions.push(Action::ToDispatchers(TakeoverMessage::Advert(Advert {
+        TakeoverMessage::Advert(Advert {
             address: self.settings.address,
             is_owner,
             priority: self.priority(),
             by_order,
             lease_ms: self.terms().lease_ms(),
             voters: self.terms().voters.iter().cloned().collect(),
-        })));
+        })
     }
 
     fn on_message(&mut self, from: &NodeName, message: &TakeoverMessage, now: Time, actions: &mut Vec<Action>) {

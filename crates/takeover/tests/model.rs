@@ -103,7 +103,7 @@ impl Sent {
             TakeoverMessage::LeaseRefused(refused) => (3, refused.lease),
             TakeoverMessage::Yielded(yielded) => (4, yielded.lease),
             TakeoverMessage::SwitchWanted(_) => (5, LeaseNumber { incarnation: 0, round: 0 }),
-            TakeoverMessage::Advert(_) => unreachable!("not sent here"),
+            TakeoverMessage::Advert(_) => (6, LeaseNumber { incarnation: 0, round: 0 }),
         };
         (self.from, self.to, kind, lease.incarnation, lease.round)
     }
@@ -204,7 +204,7 @@ impl Cluster {
                         }
                     }
                 }
-                // Adverts only delay requests. Safety does not rely on them, and the first ones have arrived.
+                // These adverts only delay requests. Safety does not rely on them, and the first ones have arrived.
                 Order::ToDispatchers(_) => {}
                 Order::To(to, message) => {
                     let to = NODES.iter().position(|name| *name == to.as_str()).unwrap();

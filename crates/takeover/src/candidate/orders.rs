@@ -77,7 +77,7 @@ impl Candidate {
             Event::End => self.others.best(self.terms(), now)?,
             _ => return None,
         };
-        self.is_able(to, now).then(|| to.clone())
+        Some(to.clone())
     }
 
     /// Whether another candidate can serve clients, by its last advert.
@@ -107,8 +107,11 @@ impl Candidate {
         Ok(())
     }
 
+    /// Asks the owner to leave the address to `to`. An advert precedes the request: an owner does not leave the address
+    /// to a candidate of which it has no advert, and the link may be new.
     fn want_switch(&self, owner: NodeName, to: NodeName, by_order: bool, actions: &mut Vec<Action>) {
         let (address, priority) = (self.settings.address, self.priority());
+        actions.push(Action::To(owner.clone(), self.advert()));
         let wanted = SwitchWanted { address, to, priority, by_order };
         actions.push(Action::To(owner, TakeoverMessage::SwitchWanted(wanted)));
     }
@@ -180,12 +183,9 @@ impl Candidate {
         if *to == self.settings.node {
             return None;
         }
-        let leaves = if wanted.by_order {
-            self.is_able(to, now)
-        } else {
-            to == from && *priority > self.priority() && (!by_order || self.priority() == 0)
-        };
-        leaves.then_some(to)
+        let may_want =
+            wanted.by_order || to == from && *priority > self.priority() && (!by_order || self.priority() == 0);
+        (may_want && self.is_able(to, now)).then_some(to)
     }
 
     pub(super) fn on_yielded(&mut self, from: &NodeName, yielded: &Yielded, now: Time, actions: &mut Vec<Action>) {

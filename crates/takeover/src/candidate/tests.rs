@@ -195,7 +195,9 @@ fn preemption_needs_a_majority() {
     assert_eq!(hear(&mut candidate, "d1", &refused(round, Some("d2"), 500), 101), []);
     let actions = hear(&mut candidate, "a1", &refused(round, Some("d2"), 500), 102);
     let wanted = SwitchWanted { address: address(), to: name("d1"), priority: 100, by_order: false };
-    assert_eq!(actions, [Action::To(name("d2"), TakeoverMessage::SwitchWanted(wanted))]);
+    // The owner learns first that this node is able.
+    let messages = [advert(false, 100, false), TakeoverMessage::SwitchWanted(wanted)];
+    assert_eq!(actions, messages.map(|message| Action::To(name("d2"), message)));
 }
 
 #[test]
@@ -227,6 +229,26 @@ fn an_owner_leaves_to_a_higher_priority_only() {
             assert!(actions.iter().any(is_token));
         }
     }
+}
+
+/// Also a candidate with a higher priority needs an advert first. So an owner that leaves an address has always prepared it.
+#[test]
+fn an_owner_does_not_leave_to_an_unknown_node() {
+    let d2 = name("d2");
+    let wanted = SwitchWanted { address: address(), to: d2.clone(), priority: 200, by_order: false };
+    let wanted = TakeoverMessage::SwitchWanted(wanted);
+    let event = Event::Message { from: &d2, message: &wanted };
+    let mut candidate = owner();
+    for advert in [None, Some(advert(false, 0, false))] {
+        if let Some(advert) = advert {
+            hear(&mut candidate, "d2", &advert, 1100);
+        }
+        assert_eq!(candidate.successor_by(&event, ms(1110)), None);
+        assert!(!handle(&mut candidate, event, 1110).contains(&Action::Deactivate));
+    }
+    hear(&mut candidate, "d2", &advert(false, 200, false), 1120);
+    assert_eq!(candidate.successor_by(&event, ms(1130)), Some(d2.clone()));
+    assert!(handle(&mut candidate, event, 1130).contains(&Action::Deactivate));
 }
 
 /// Without an advert of the target, an order would only cause an outage.
