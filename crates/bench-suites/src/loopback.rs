@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use watari_sys::thread_cpu_time;
 
 use crate::row::{Cost, Measured};
 use crate::work::Work;
@@ -208,14 +208,9 @@ fn prepared(tcp: TcpStream) -> io::Result<TcpStream> {
 
 /// Runs `action`, and returns the CPU time that this thread used for it.
 fn timed<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Duration)> {
-    let before = thread_cpu();
+    let before = thread_cpu_time();
     let done = action()?;
-    Ok((done, thread_cpu().saturating_sub(before)))
-}
-
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Ok((done, thread_cpu_time().saturating_sub(before)))
 }
 
 /// Far longer than any step takes.

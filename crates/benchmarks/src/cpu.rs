@@ -1,10 +1,8 @@
-//! CPU time of other processes and of this thread.
+//! CPU time of other processes.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time (user and system) of `pid` and its children, in steps of a clock tick (10 ms).
 ///
@@ -30,12 +28,6 @@ pub(crate) fn of_ended_children() -> io::Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let ticks = ticks_at(&stat, CHILDREN).ok_or(io::ErrorKind::InvalidData)?;
     Ok(of_ticks(ticks))
-}
-
-/// CPU time of this thread.
-pub(crate) fn of_this_thread() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
 /// Position of utime and stime in `/proc/PID/stat` (proc(5): fields 14 and 15), counted after the name.

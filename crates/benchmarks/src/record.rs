@@ -10,9 +10,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConnection, ServerConnection};
 use watari_handshake::{Certificate, Handshake, ServerOptions};
 use watari_record::{CipherSuite, Connection, FRAGMENT_LEN_MAX, Opened};
+use watari_sys::thread_cpu_time;
 
 use crate::Scale;
-use crate::cpu::of_this_thread;
 use crate::failure::{Failure, doing, tls};
 use crate::measure::{Samples, interleaved};
 use crate::offer;
@@ -91,18 +91,18 @@ fn both_ways(end: &mut impl End, client: &mut ClientConnection, record_len: usiz
     for _ in 0..batches {
         let pieces: Vec<Vec<u8>> =
             (0..PIECES).map(|_| sealed_by(client, &plaintext, record_len)).collect::<Result<_, _>>()?;
-        let begun = of_this_thread();
+        let begun = thread_cpu_time();
         for _ in 0..PIECES {
             end.seal(plaintext.chunks(record_len))?;
         }
-        let sealed = of_this_thread();
+        let sealed = thread_cpu_time();
         for piece in &pieces {
             if end.open(piece)? != PIECE_LEN {
                 return Err(io::Error::other("what was opened is not what was sealed"));
             }
         }
         sealing += sealed.saturating_sub(begun);
-        opening += of_this_thread().saturating_sub(sealed);
+        opening += thread_cpu_time().saturating_sub(sealed);
     }
     let gib = (batches * (PIECES * PIECE_LEN) as u64) as f64 / (1_u64 << 30) as f64;
     Ok([sealing, opening].map(|time| time.as_secs_f64() / gib))

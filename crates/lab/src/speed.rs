@@ -5,9 +5,8 @@
 //! spread of a ratio the speed alone explains.
 
 use std::hint::black_box;
-use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use watari_sys::thread_cpu_time;
 
 use crate::statistics::median;
 
@@ -33,21 +32,16 @@ impl SpeedMeter {
     /// Does the work once. Waits for a processor do not count.
     pub(crate) fn look(&mut self) {
         self.sorted.copy_from_slice(&self.numbers);
-        let before = thread_time();
+        let before = thread_cpu_time();
         self.sorted.sort_unstable();
         black_box(&self.sorted);
-        self.taken.push(thread_time().saturating_sub(before).as_secs_f64());
+        self.taken.push(thread_cpu_time().saturating_sub(before).as_secs_f64());
     }
 
     /// The median, as repetitions in a second of CPU time. None if it did no work.
     pub(crate) fn finish(self) -> Option<f64> {
         median(self.taken).map(f64::recip)
     }
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
+
+use crate::thread_cpu_time;
 
 /// The most turns in one grant.
 const TURNS_MAX: u128 = 1_000;
@@ -68,13 +69,13 @@ impl Turn {
             pace.turns.clone()
         });
         turns.acquire().await.expect("it is never closed").forget();
-        Self { begun: cpu_time(), here: PhantomData }
+        Self { begun: thread_cpu_time(), here: PhantomData }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let step = cpu_time().saturating_sub(self.begun);
+        let step = thread_cpu_time().saturating_sub(self.begun);
         PACE.with(|pace| pace.count(step));
     }
 }
@@ -91,11 +92,11 @@ impl Drop for Pacer {
 /// Grants turns while tasks wait for them.
 async fn grant_turns(_pacer: Pacer) {
     loop {
-        let before = cpu_time();
+        let before = thread_cpu_time();
         PACE.with(|pace| pace.spent.take());
         // The runtime continues this task after it has looked for I/O, behind all tasks that are ready then.
         yield_now().await;
-        let used = cpu_time().saturating_sub(before);
+        let used = thread_cpu_time().saturating_sub(before);
         if !PACE.with(|pace| pace.grant(used)) {
             return;
         }
@@ -130,12 +131,6 @@ impl Pace {
     }
 }
 
-/// The CPU time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -154,8 +149,8 @@ mod tests {
 
     /// Uses CPU time. Other processes do not count.
     fn compute(time: Duration) {
-        let end = cpu_time() + time;
-        while cpu_time() < end {}
+        let end = thread_cpu_time() + time;
+        while thread_cpu_time() < end {}
     }
 
     /// More steps are due than tasks run before a runtime looks for I/O by itself.

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use watari_session::{Session, Store};
 use watari_session_stores::{Database, Entry};
+use watari_sys::thread_cpu_time;
 use watari_values::{NodeName, SecretBytes, SessionKey};
 
 use crate::Scale;
-use crate::cpu::of_this_thread;
 use crate::failure::{Failure, doing, tls};
 use crate::measure::Samples;
 use crate::report::{Report, Row, Unit};
@@ -71,11 +71,11 @@ fn time(
     expected: u64,
     look: impl Fn(u64) -> Result<bool, Failure>,
 ) -> Result<f64, Failure> {
-    let (asked, begun, mut found) = (draws.end - draws.start, of_this_thread(), 0);
+    let (asked, begun, mut found) = (draws.end - draws.start, thread_cpu_time(), 0);
     for draw in draws {
         found += u64::from(black_box(look(black_box(draw))?));
     }
-    let used = of_this_thread().saturating_sub(begun);
+    let used = thread_cpu_time().saturating_sub(begun);
     if found != expected {
         return Err(Failure::Sessions { place, asked, found });
     }
