@@ -23,7 +23,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Plot;
-use crate::output::folder::Runs;
+use crate::output::folder::{Run, Runs};
 use crate::output::plots::Picture;
 use crate::result::{CpuSeries, PlotFile, RunResult};
 
@@ -64,9 +64,9 @@ pub fn write_run(
     ternary: &[TernaryPoints],
 ) -> Result<(), Error> {
     let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
-    folder::remove_pictures(dir);
+    folder::remove_pictures(&dir.join("result.json"), dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
-    fs::create_dir_all(dir).map_err(|error| Error::Write(dir.to_owned(), error))?;
+    create_dir(dir)?;
     write(&dir.join("result.json"), json(run).as_bytes())?;
     write(&dir.join("figures.csv"), &csv_files::figures(run))?;
     write(&dir.join("ratios.csv"), &csv_files::ratios(run))?;
@@ -77,7 +77,8 @@ pub fn write_run(
 }
 
 /// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`) with the results beside it
-/// (`docs/reproduction/NAME.json`): the latest full run of each experiment without changes, or else the nearest to that.
+/// (`docs/reproduction/NAME.json`, and the plots in `docs/reproduction/NAME`): the latest full run of each experiment
+/// without changes, or else the nearest to that.
 ///
 /// It names runs that it cannot read on standard error.
 pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), Error> {
@@ -90,9 +91,25 @@ pub fn report(runs: &Path, html: &Path, markdown: Option<&Path>) -> Result<(), E
     write(html, page::page(&runs).as_bytes())?;
     let (Some(path), Some(results)) = (markdown, results) else { return Ok(()) };
     write(path, markdown::document(&runs, &results).as_bytes())?;
-    fs::create_dir_all(&results).map_err(|error| Error::Write(results.clone(), error))?;
-    let mut files = runs.runs.iter().filter_map(|run| Some((run.file()?, &run.result)));
-    files.try_for_each(|(file, run)| write(&results.join(file), json(run).as_bytes()))
+    create_dir(&results)?;
+    let mut copied = runs.runs.iter().filter_map(|run| Some((run, results.join(run.file_name()?))));
+    copied.try_for_each(|(run, place)| copy(run, &place))
+}
+
+/// Writes the result to `PLACE.json`, and its pictures to the folder `place`.
+fn copy(run: &Run, place: &Path) -> Result<(), Error> {
+    let path = place.with_extension("json");
+    folder::remove_pictures(&path, place);
+    write(&path, json(&run.result).as_bytes())?;
+    for (plot, svg) in run.svgs() {
+        create_dir(place)?;
+        write(&place.join(format!("{}.svg", plot.file)), svg.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn create_dir(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(|error| Error::Write(path.to_owned(), error))
 }
 
 /// The folder of the results beside a document.

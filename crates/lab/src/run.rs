@@ -3,6 +3,7 @@
 mod files;
 mod findings;
 mod measured;
+mod programs;
 mod progress;
 mod trial;
 mod versions;
@@ -49,6 +50,8 @@ pub struct Places {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("this machine lacks programs that the experiment runs: {}; `scripts/deps lab` installs them on Debian", .0.join(", "))]
+    Programs(Vec<String>),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the preparing command \"{command}\" failed: {stderr}")]
@@ -90,6 +93,10 @@ pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
 }
 
 fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Error> {
+    let missing = programs::missing(plan);
+    if !missing.is_empty() {
+        return Err(Error::Programs(missing));
+    }
     let started = (Instant::now(), OffsetDateTime::now_utc());
     let mut progress = Progress::new(plan.rounds * plan.variants.len() as u32);
     let mut commands = Vec::new();

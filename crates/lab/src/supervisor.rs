@@ -227,6 +227,8 @@ enum Work {
 
 impl Work {
     fn make(keep: Option<&Path>) -> Result<Self, Error> {
+        // Those of supervisors that were killed.
+        control_group::remove_stale_entries(&std::env::temp_dir(), &|path| drop(fs::remove_dir_all(path)));
         let work = if let Some(path) = keep { Self::keep(path)? } else { Self::make_temporary()? };
         // Some servers read their files as another user.
         let permissions = fs::Permissions::from_mode(0o755);
@@ -247,9 +249,7 @@ impl Work {
         if is_empty { Ok(Self::Kept(path)) } else { Err(Error::NotEmpty { path }) }
     }
 
-    /// Also removes those of supervisors that have ended.
     fn make_temporary() -> Result<Self, Error> {
-        control_group::remove_stale_entries(&std::env::temp_dir(), &|path| drop(fs::remove_dir_all(path)));
         let prefix = format!("{}{}-", control_group::PREFIX, std::process::id());
         let made = tempfile::Builder::new().prefix(&prefix).tempdir();
         Ok(Self::Temporary(made.map_err(file("make a temporary directory".to_owned()))?))

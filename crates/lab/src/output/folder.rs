@@ -8,7 +8,7 @@ use roxmltree::Document;
 use serde_json::Value;
 
 use crate::output::{Error, tables, text};
-use crate::result::RunResult;
+use crate::result::{PlotFile, RunResult};
 
 pub(super) struct Runs {
     /// One for each experiment, in the order of the papers.
@@ -52,19 +52,28 @@ impl Runs {
 impl Run {
     fn new(path: &Path, result: RunResult) -> Self {
         let folder = path.parent().unwrap_or(Path::new("."));
-        let picture = |plot: &crate::result::PlotFile| ReadPicture {
+        let picture = |plot: &PlotFile| ReadPicture {
             title: plot.title.clone(),
             svg: is_name(&plot.file).then(|| picture(&folder.join(format!("{}.svg", plot.file)))).flatten(),
         };
         Self { pictures: result.plots.iter().map(picture).collect(), result }
     }
 
-    /// The name of a copy of the result. None if the experiment's name is not safe as a file name and in a link.
-    pub(super) fn file(&self) -> Option<String> {
-        let name = &self.result.name;
-        let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        (!name.is_empty() && name.chars().all(is_safe)).then(|| format!("{name}.json"))
+    /// The name of the experiment, for copies of its files. None if it is not safe as a file name and in a link.
+    pub(super) fn file_name(&self) -> Option<&str> {
+        Some(self.result.name.as_str()).filter(|name| is_safe_in_links(name))
     }
+
+    /// Its pictures, with the names of their files.
+    pub(super) fn svgs(&self) -> impl Iterator<Item = (&PlotFile, &str)> {
+        let svgs = self.result.plots.iter().zip(&self.pictures);
+        svgs.filter_map(|(plot, read)| Some((plot, read.svg.as_deref().filter(|_| is_safe_in_links(&plot.file))?)))
+    }
+}
+
+fn is_safe_in_links(name: &str) -> bool {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    !name.is_empty() && name.chars().all(is_safe)
 }
 
 impl Unreadable {
@@ -75,9 +84,9 @@ impl Unreadable {
     }
 }
 
-/// Removes the pictures of the run that the folder has.
-pub(super) fn remove_pictures(folder: &Path) {
-    let plots = result(&folder.join("result.json")).map_or_else(|_| Vec::new(), |run| run.plots);
+/// Removes the pictures that a result names, if there is one, from a folder.
+pub(super) fn remove_pictures(path: &Path, folder: &Path) {
+    let plots = result(path).map_or_else(|_| Vec::new(), |run| run.plots);
     for plot in plots.iter().filter(|plot| is_name(&plot.file)) {
         for ending in ["svg", "png"] {
             let _ = fs::remove_file(folder.join(format!("{}.{ending}", plot.file)));

@@ -37,13 +37,14 @@ fn experiment(text: &mut String, run: &Run, results: &str) {
     }
     text.push('\n');
     prose(text, "", &tables::circumstances(result));
-    if let Some(file) = run.file() {
-        add(text, format_args!("\nAll values of all rounds, and the commands: [{file}]({results}/{file})\n"));
+    if let Some(file) = run.file_name() {
+        add(text, format_args!("\nAll values of all rounds, and the commands: [{file}.json]({results}/{file}.json)\n"));
     }
     for shown in tables::of_run(result) {
         heading(text, &shown.caption);
         table(text, &shown);
     }
+    plots(text, run, results);
     list(text, "Deviations from the paper", result.deviations.iter().cloned());
     let printed = result.printed.iter().map(|figure| format!("{}: {} (not measured here)", figure.paper, figure.text));
     list(text, "Figures that other papers print, not measured here", printed);
@@ -51,6 +52,15 @@ fn experiment(text: &mut String, run: &Run, results: &str) {
         heading(text, "Versions");
         table(text, &tables::versions(result));
     }
+}
+
+fn plots(text: &mut String, run: &Run, results: &str) {
+    let (Some(name), mut svgs) = (run.file_name(), run.svgs().peekable()) else { return };
+    if svgs.peek().is_some() {
+        heading(text, "Plots");
+    }
+    let images = svgs.map(|(plot, _)| format!("![{}]({results}/{name}/{}.svg)\n", line(&plot.title), plot.file));
+    text.push_str(&images.collect::<Vec<_>>().join("\n"));
 }
 
 fn heading(text: &mut String, heading: &str) {
@@ -74,6 +84,12 @@ fn table(text: &mut String, table: &Table) {
     row(text, rules);
     for cells in &table.rows {
         row(text, cells.iter().map(|cell| line(cell).replace('|', "\\|")));
+    }
+    if !table.notes.is_empty() {
+        text.push('\n');
+    }
+    for (number, note) in (1..).zip(&table.notes) {
+        prose(text, "* ", &format!("Note {number}: {note}"));
     }
 }
 

@@ -46,6 +46,8 @@ struct Shown {
     caption: String,
     heads: Vec<Head>,
     rows: Vec<Vec<Cell>>,
+    /// Escaped texts.
+    notes: Vec<String>,
 }
 
 struct Cell {
@@ -91,9 +93,10 @@ impl<'a> Experiment<'a> {
 
 impl Shown {
     fn new(table: Table) -> Self {
-        let Table { caption, heads, rows } = table;
+        let Table { caption, heads, rows, notes } = table;
         let cells = |row: Vec<String>| row.iter().zip(&heads).map(|(text, head)| Cell::new(head, text)).collect();
-        Self { caption, rows: rows.into_iter().map(cells).collect(), heads }
+        let notes = notes.iter().map(|note| rich(note)).collect();
+        Self { caption, rows: rows.into_iter().map(cells).collect(), heads, notes }
     }
 
     /// The first cells of the first rows link to experiments.

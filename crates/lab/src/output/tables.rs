@@ -28,6 +28,8 @@ pub(super) struct Table {
     pub(super) caption: String,
     pub(super) heads: Vec<Head>,
     pub(super) rows: Vec<Vec<String>>,
+    /// Texts to which rows refer: `Note 1`.
+    pub(super) notes: Vec<String>,
 }
 
 pub(super) struct Head {
@@ -52,7 +54,12 @@ pub(super) fn overview(runs: &Runs) -> Table {
         number("rounds"),
         word("date"),
     ];
-    Table { caption: "Experiments".to_owned(), heads: heads.into(), rows: readable.chain(unreadable).collect() }
+    Table {
+        caption: "Experiments".to_owned(),
+        heads: heads.into(),
+        rows: readable.chain(unreadable).collect(),
+        notes: Vec::new(),
+    }
 }
 
 /// A sentence about the experiments of this program that have no run, if there are any.
@@ -98,7 +105,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Table> {
 pub(super) fn versions(run: &RunResult) -> Table {
     let rows = run.versions.iter().map(|(name, version)| vec![or_none(name), or_none(version)]);
     let heads = vec![word("program"), word("version")];
-    Table { caption: "Versions".to_owned(), heads, rows: rows.collect() }
+    Table { caption: "Versions".to_owned(), heads, rows: rows.collect(), notes: Vec::new() }
 }
 
 fn ratios(run: &RunResult) -> Table {
@@ -113,11 +120,25 @@ fn ratios(run: &RunResult) -> Table {
         word("verdict"),
         word("why"),
     ];
-    let rows = run.ratios.iter().map(|(name, ratio)| ratio_row(name, ratio));
-    Table { caption: "Ratios".to_owned(), heads: heads.into(), rows: rows.collect() }
+    let notes = notes(run);
+    let rows = run.ratios.iter().map(|(name, ratio)| ratio_row(name, ratio, &notes)).collect();
+    let notes = notes.into_iter().map(str::to_owned).collect();
+    Table { caption: "Ratios".to_owned(), heads: heads.into(), rows, notes }
 }
 
-fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
+/// The reasons that several ratios have.
+fn notes(run: &RunResult) -> Vec<&str> {
+    let reasons = || run.ratios.values().flat_map(|ratio| [&ratio.because, &ratio.spread_because]);
+    let mut notes = Vec::new();
+    for reason in reasons().filter(|reason| !reason.is_empty()) {
+        if reasons().filter(|other| *other == reason).count() > 1 && !notes.contains(&reason.as_str()) {
+            notes.push(reason);
+        }
+    }
+    notes
+}
+
+fn ratio_row(name: &str, ratio: &RatioResult, notes: &[&str]) -> Vec<String> {
     vec![
         or_none(name),
         or_none(&ratio.source),
@@ -127,7 +148,7 @@ fn ratio_row(name: &str, ratio: &RatioResult) -> Vec<String> {
         peers(&ratio.peers),
         required(ratio),
         verdict(ratio),
-        why(ratio),
+        why(ratio, notes),
     ]
 }
 
@@ -146,10 +167,15 @@ fn spread(ratio: &RatioResult) -> String {
 }
 
 /// Why it differs, and why its spread is large.
-fn why(ratio: &RatioResult) -> String {
-    let spread =
-        if ratio.spread_because.is_empty() { String::new() } else { format!("Spread: {}", ratio.spread_because) };
-    or_none(format!("{} {spread}", ratio.because).trim())
+fn why(ratio: &RatioResult, notes: &[&str]) -> String {
+    let short = |reason: &String| match notes.iter().position(|note| note == reason) {
+        Some(number) => format!("Note {}.", number + 1),
+        None => reason.clone(),
+    };
+    let because = Some(short(&ratio.because)).filter(|because| !because.is_empty());
+    let spread = Some(short(&ratio.spread_because)).filter(|spread| !spread.is_empty());
+    let spread = spread.map(|spread| format!("Spread: {spread}"));
+    or_none(&because.into_iter().chain(spread).collect::<Vec<_>>().join(" "))
 }
 
 fn peers(peers: &BTreeMap<String, Option<f64>>) -> String {
@@ -172,17 +198,25 @@ fn figure(figure: &FigureResult) -> Table {
         .into_iter()
         .map(|row| vec![or_none(&row.title), printed(row.paper), with_range(row.median, &row.values)]);
     let heads = vec![word("variant"), number("paper"), number("ours: median (least to largest)")];
-    Table { caption: format!("{}{unit}{source}", figure.name), heads, rows: rows.collect() }
+    Table { caption: format!("{}{unit}{source}", figure.name), heads, rows: rows.collect(), notes: Vec::new() }
 }
 
 fn entries(run: &RunResult) -> Table {
     let row = |entry: &Entry| {
         let verdict = entry.verdict.as_str();
-        let why = if entry.why.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", entry.why) };
+        // The table of ratios has the reasons of these.
+        let is_stated = run.ratios.values().any(|ratio| ratio.because == entry.why);
+        let why =
+            if is_stated || entry.why.is_empty() { verdict.to_owned() } else { format!("{verdict} ({})", entry.why) };
         vec![or_none(&entry.source), why]
     };
     let heads = vec![word("row"), word("verdict")];
-    Table { caption: "Rows of the paper".to_owned(), heads, rows: run.entries.iter().map(row).collect() }
+    Table {
+        caption: "Rows of the paper".to_owned(),
+        heads,
+        rows: run.entries.iter().map(row).collect(),
+        notes: Vec::new(),
+    }
 }
 
 fn delays(run: &RunResult) -> Table {
@@ -191,7 +225,12 @@ fn delays(run: &RunResult) -> Table {
         .iter()
         .map(|delay| vec![or_none(&delay.router), printed(Some(delay.set_ms)), measured(Some(delay.measured_ms))]);
     let heads = vec![word("router"), number("set, ms"), number("measured, ms")];
-    Table { caption: "Round trips through delay routers, before the run".to_owned(), heads, rows: rows.collect() }
+    Table {
+        caption: "Round trips through delay routers, before the run".to_owned(),
+        heads,
+        rows: rows.collect(),
+        notes: Vec::new(),
+    }
 }
 
 /// One line about how the run was done.

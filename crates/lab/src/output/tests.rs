@@ -97,15 +97,30 @@ fn a_report_shows_the_pictures_of_runs() {
 #[test]
 fn a_document_has_the_results_beside_it() {
     let folder = tempfile::tempdir().unwrap();
-    write_run(&folder.path().join("b"), &mut scenario_b(), &[], &[], &[]).unwrap();
+    let plots = [bars("Requests per second", "requests per second"), bars("Full handshakes", "full handshakes")];
     let mut hostile = RunResult { name: HOSTILE.to_owned(), ..anma_2() };
     write_run(&folder.path().join("hostile"), &mut hostile, &[], &[], &[]).unwrap();
     let [html, markdown] = ["report.html", "docs.md"].map(|name| folder.path().join(name));
-    report(folder.path(), &html, Some(&markdown)).unwrap();
-    let copies: Vec<_> = fs::read_dir(folder.path().join("docs")).unwrap().map(|copy| copy.unwrap().path()).collect();
-    assert_eq!(copies, [folder.path().join("docs/cssl-b.json")]);
+    let entries = |path: &str| -> Vec<_> {
+        let mut entries: Vec<_> = fs::read_dir(folder.path().join(path)).unwrap().map(Result::unwrap).collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        entries.iter().map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    // The plots of the first report are not left behind.
+    for plots in [&plots[..], &plots[1..]] {
+        write_run(&folder.path().join("b"), &mut scenario_b(), &[], plots, &[]).unwrap();
+        report(folder.path(), &html, Some(&markdown)).unwrap();
+    }
+    assert_eq!(
+        (entries("docs"), entries("docs/cssl-b")),
+        (vec!["cssl-b".to_owned(), "cssl-b.json".to_owned()], vec!["01-full-handshakes.svg".to_owned()],)
+    );
+    let document = fs::read_to_string(&markdown).unwrap();
+    assert!(document.contains("\n### Plots\n\n![Full handshakes](docs/cssl-b/01-full-handshakes.svg)\n"), "{document}");
     // Also in its order: that of the file of the experiment.
-    assert_eq!(fs::read(&copies[0]).unwrap(), fs::read(folder.path().join("b/result.json")).unwrap());
+    let [original, copy] =
+        ["b/result.json", "docs/cssl-b.json"].map(|path| fs::read(folder.path().join(path)).unwrap());
+    assert_eq!(original, copy);
     let error = report(folder.path(), &html, Some(&folder.path().join("docs"))).unwrap_err();
     assert!(error.to_string().contains("needs an extension"), "{error}");
 }

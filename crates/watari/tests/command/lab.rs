@@ -142,6 +142,16 @@ fn a_terminal_shows_the_remaining_time() {
 }
 
 #[test]
+fn a_missing_program_ends_a_run_before_its_first_trial() {
+    let Some(dir) = short() else { return };
+    let last = "[[system]]\nname = 'last'\n[[system.process]]\nname = 'p'\nhost = 'a'\nrun = '${server} -f x'\nvars = { server = 'no-server' }\n[[variant]]\nkey = 'last'\ntitle = 'Last'\nsystems = ['last']\n";
+    fs::write(dir.path().join("short.toml"), format!("{SHORT}{last}")).unwrap();
+    let error = watari(dir.path(), &["lab", "run", "short.toml"]).refused(1);
+    assert!(error.contains("this machine lacks programs that the experiment runs: no-server;"), "{error}");
+    assert!(!error.contains("round 1"), "{error}");
+}
+
+#[test]
 fn a_run_is_evaluated_by_other_ratios_but_not_by_other_steps_or_templates() {
     let Some(dir) = short() else { return };
     let file = dir.path().join("short.toml");

@@ -43,6 +43,15 @@ fn a_document_has_overview_ratios_figures_and_verdicts() {
 }
 
 #[test]
+fn a_reason_of_several_ratios_is_a_note_below_the_table() {
+    let mut run = scenario_b();
+    run.ratios.values_mut().for_each(|ratio| ratio.spread_because = "It varies.".to_owned());
+    let text = written([run]);
+    assert_eq!(text.matches("Spread: Note 1. |").count(), 2, "{text}");
+    assert!(text.contains(" |\n\n* Note 1: It varies.\n\n### "), "{text}");
+}
+
+#[test]
 fn lines_outside_tables_are_short_and_paragraphs_apart() {
     let long = "A deviation that goes on. ".repeat(20) + "1. `code of several words` # not a heading - no list";
     let run = RunResult { deviations: vec![long.clone()], text: long, ..anma_2() };

@@ -88,7 +88,16 @@ fn a_ratio_says_why_it_differs_and_why_its_spread_is_large() {
     let mut run = scenario_b();
     let ratio = run.ratios.get_mut("on/off").unwrap();
     (ratio.because, ratio.spread_because) = ("It is slow.".to_owned(), "It varies.".to_owned());
-    assert_eq!(rows(&parse(&page(&runs([run]))), "Ratios")[0][8], "It is slow. Spread: It varies.");
+    assert_eq!(rows(&parse(&page(&runs([run.clone()]))), "Ratios")[0][8], "It is slow. Spread: It varies.");
+    // A reason of several ratios stands once.
+    let all = run.ratios.values_mut().map(|ratio| ratio.spread_because = "It <varies>.".to_owned()).count();
+    let page = page(&runs([run]));
+    let whys: Vec<_> = rows(&parse(&page), "Ratios").into_iter().map(|row| row[8].clone()).collect();
+    assert_eq!(
+        (all, whys.as_slice()),
+        (2, ["It is slow. Spread: Note 1.", "Apache did not start Spread: Note 1."].map(str::to_owned).as_slice())
+    );
+    assert_eq!(page.matches("<li>Note 1: It &#60;varies&#62;.</li>").count(), 1, "{page}");
 }
 
 #[test]
