@@ -1,15 +1,43 @@
 //! The runs in `docs/reproduction` are what the lab promises: each experiment, in full, with a reason for what differs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use watari_lab::catalogue;
+use watari_lab::plan::{Options, Plan};
 use watari_lab::result::{RunResult, SPREAD_MAX, Verdict};
 
 fn committed(name: &str) -> RunResult {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction").join(format!("{name}.json"));
     let json = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&json).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Where the run is not that of the experiment's file.
+fn differences(run: &RunResult) -> Vec<String> {
+    let options = Options { is_quick: false, rounds: None, seed: run.seed, set: BTreeMap::new() };
+    let plan = catalogue::find(&run.name).map(|found| Plan::new(found, options, Path::new("")));
+    let plan = plan.expect("it is there").expect("it is valid");
+    let mut faults = Vec::new();
+    if !plan.experiment().deviations.iter().all(|deviation| run.deviations.contains(deviation)) {
+        faults.push(format!("{}: it has other deviations", run.name));
+    }
+    let rows = run.figures.iter().flat_map(|figure| &figure.rows);
+    let measured: BTreeSet<_> = rows.map(|row| row.variant.as_str()).collect();
+    if measured != plan.variants.iter().map(|variant| variant.key.as_str()).collect() {
+        faults.push(format!("{}: it has other variants", run.name));
+    }
+    if !run.ratios.keys().eq(plan.ratios.iter().map(|ratio| &ratio.name)) {
+        faults.push(format!("{}: it has other ratios", run.name));
+    }
+    for ratio in &plan.ratios {
+        let Some(measured) = run.ratios.get(&ratio.name) else { continue };
+        if !measured.because.is_empty() && measured.because != ratio.because {
+            faults.push(format!("{}: {} has another reason", run.name, ratio.name));
+        }
+    }
+    faults
 }
 
 #[test]
@@ -21,6 +49,7 @@ fn each_experiment_has_a_full_run_with_reasons() {
         if run.quick || !run.changes.is_empty() || run.rounds != experiment.rounds.full {
             faults.push(format!("{}: it is no full run", run.name));
         }
+        faults.extend(differences(&run));
         for (name, ratio) in &run.ratios {
             if ratio.verdict == Verdict::Differs && ratio.because.is_empty() {
                 faults.push(format!("{}: {name} differs without a reason", run.name));
