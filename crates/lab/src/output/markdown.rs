@@ -1,4 +1,5 @@
-//! All runs as the document `docs/reproduction.md`. No line has over 120 characters, except in tables.
+//! All runs as the document `docs/reproduction.md`. No line has over 120 characters, except in tables and
+//! those of plots.
 
 use std::fmt::Write;
 use std::path::Path;
