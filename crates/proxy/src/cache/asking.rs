@@ -90,6 +90,7 @@ impl Stage {
         let judged = judged.and_then(|judged| storable(&response, &body).map(|range| (judged, range)));
         match judged {
             Ok(((terms, vary), range)) => {
+                self.cache().collapse(&keys.variant);
                 let asked = Asked { stage: self, leader, keys, head: &head, purged, responded: received.responded };
                 let filling = asked.fill(&response, body, range, (terms, vary)).await;
                 self.missed(filling, &head, &response).await

@@ -18,7 +18,8 @@ use super::parts::Fills;
 use super::questions::Questions;
 use super::stage::Keys;
 
-/// How long requests for a key do not wait for each other after a response that was not for others.
+/// How long requests for a key do not wait for each other after a response that was not for others. If they go on, one
+/// request in this time looks whether its response is for others, and the rest do not wait for it.
 const RELEASED_FOR: Duration = Duration::from_secs(5);
 /// How often expired keys are removed, if there are too many.
 const RELEASED_LOOK: Duration = Duration::from_secs(1);
@@ -217,9 +218,25 @@ impl ResponseCache {
         Some(pieces)
     }
 
-    /// Whether the last response under this key was not for other clients.
+    /// Whether the last response under this key was not for other clients, so that a request does not wait for another.
+    /// Returns false to one request in [`RELEASED_FOR`], which leads.
     pub(super) fn is_released(&self, key: &Key) -> bool {
-        self.released().keys.get(key).is_some_and(|until| *until > Instant::now())
+        let now = Instant::now();
+        match self.released().keys.get_mut(key) {
+            Some(until) if *until > now => true,
+            Some(until) => {
+                if *until + RELEASED_FOR > now {
+                    *until = now + RELEASED_FOR;
+                }
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The response under this key is for others: requests wait for each other.
+    pub(super) fn collapse(&self, key: &Key) {
+        self.released().keys.remove(key);
     }
 
     /// Requests for this key do not wait for each other, for a while.
@@ -229,7 +246,7 @@ impl ResponseCache {
         let Released { keys, looked } = &mut *released;
         if keys.len() >= RELEASED_MAX && *looked + RELEASED_LOOK <= now {
             *looked = now;
-            keys.retain(|_, until| *until > now);
+            keys.retain(|_, until| *until + RELEASED_FOR > now);
         }
         if keys.len() < RELEASED_MAX {
             keys.insert(key, now + RELEASED_FOR);

@@ -1,6 +1,7 @@
 //! Requests for the same response, while it is on its way.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -161,6 +162,65 @@ async fn check_each_asks(fields: &'static str, count: usize) {
 #[tokio::test]
 async fn followers_ask_themselves_if_a_response_is_private() {
     check_each_asks("Cache-Control: private", 20).await;
+}
+
+/// A queue before the origin would make each of them wait twice.
+#[tokio::test]
+async fn no_request_waits_for_the_one_that_looks_again_whether_a_response_is_private() {
+    let (arrived, may) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (asked, permits) = (arrived.clone(), may.clone());
+    let origin = CountingOrigin::start(move |request: Asked| {
+        let (asked, permits) = (asked.clone(), permits.clone());
+        async move {
+            asked.add_permits(1);
+            permits.acquire().await.unwrap().forget();
+            request.answer("200 OK\r\nCache-Control: private", b"own").await;
+        }
+    })
+    .await;
+    let cached = Arc::new(Cached::before(&origin).await);
+    may.add_permits(1);
+    assert_eq!(timeout(LIMIT, cached.get("/", &[])).await.unwrap().text(), "own");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    let clients: Vec<_> = (0..10)
+        .map(|_| {
+            let cached = cached.clone();
+            tokio::spawn(async move { cached.get("/", &[]).await.text().to_owned() })
+        })
+        .collect();
+    let all = timeout(LIMIT, arrived.acquire_many(11)).await.expect("all ask before one is answered");
+    drop(all);
+    may.add_permits(10);
+    for client in clients {
+        assert_eq!(timeout(LIMIT, client).await.unwrap().unwrap(), "own");
+    }
+    assert_eq!(origin.requests(), 11);
+}
+
+/// Also after a response that was private.
+#[tokio::test]
+async fn a_response_that_is_not_private_any_more_is_stored() {
+    let private = Arc::new(AtomicBool::new(true));
+    let is_private = private.clone();
+    let origin = CountingOrigin::start(move |request: Asked| {
+        let control = if is_private.load(Ordering::SeqCst) { "private" } else { "max-age=60" };
+        async move { request.answer(&format!("200 OK\r\nCache-Control: {control}"), b"content").await }
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    for _ in 0..2 {
+        cached.get("/", &[]).await;
+    }
+    private.store(false, Ordering::SeqCst);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    for _ in 0..2 {
+        assert_eq!(cached.get("/", &[]).await.text(), "content");
+    }
+    assert_eq!(origin.requests(), 3);
 }
 
 #[tokio::test]
