@@ -218,9 +218,9 @@ impl ResponseCache {
         Some(pieces)
     }
 
-    /// Whether the last response under this key was not for other clients, so that a request does not wait for another.
-    /// Returns false to one request in [`RELEASED_FOR`], which leads.
-    pub(super) fn is_released(&self, key: &Key) -> bool {
+    /// Whether a request asks the origin without waiting for another, because the last response under this key was not
+    /// for other clients. Returns false to one request in [`RELEASED_FOR`], which looks whether that is still so.
+    pub(super) fn lets_pass(&self, key: &Key) -> bool {
         let now = Instant::now();
         match self.released().keys.get_mut(key) {
             Some(until) if *until > now => true,

@@ -113,7 +113,7 @@ impl Stage {
             if head.method == Method::HEAD {
                 return self.ask_for_head(keys, head, stale).await;
             }
-            if stale.is_none() && self.cache.is_released(&keys.variant) {
+            if stale.is_none() && self.cache.lets_pass(&keys.variant) {
                 return self.pass(head).await;
             }
             match self.cache.questions.join(keys.variant) {
