@@ -146,7 +146,8 @@ fn a_missing_program_ends_a_run_before_its_first_trial() {
     let Some(dir) = short() else { return };
     let last = "[[system]]\nname = 'last'\n[[system.process]]\nname = 'p'\nhost = 'a'\nrun = '${server} -f x'\nvars = { server = 'no-server' }\n[[variant]]\nkey = 'last'\ntitle = 'Last'\nsystems = ['last']\n";
     fs::write(dir.path().join("short.toml"), format!("{SHORT}{last}")).unwrap();
-    let error = watari(dir.path(), &["lab", "run", "short.toml"]).refused(1);
+    let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml"]);
+    assert_eq!(status, Some(1), "{error}");
     assert!(error.contains("this machine lacks programs that the experiment runs: no-server;"), "{error}");
     assert!(!error.contains("round 1"), "{error}");
 }
