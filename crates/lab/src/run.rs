@@ -50,7 +50,10 @@ pub struct Places {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("this machine lacks programs that the experiment runs: {}; `scripts/deps lab` installs them on Debian", .0.join(", "))]
+    #[error(
+        "this machine lacks programs that the experiment runs: {}; `scripts/deps lab` installs them on Debian",
+        .0.join(", ")
+    )]
     Programs(Vec<String>),
     #[error(transparent)]
     File(#[from] FileError),

@@ -1,5 +1,5 @@
-//! System calls of Watari: TCP options, accept loops, threads, turns on them and their CPU time, pipes for splice(2), descriptors for
-//! another process, return of memory, BPF.
+//! System calls of Watari: TCP options, accept loops, threads, turns on them and their CPU time, pipes for splice(2),
+//! descriptors for another process, return of memory, BPF.
 
 mod accept;
 pub mod bpf;

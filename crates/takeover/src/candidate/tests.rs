@@ -231,7 +231,8 @@ fn an_owner_leaves_to_a_higher_priority_only() {
     }
 }
 
-/// Also a candidate with a higher priority needs an advert first. So an owner that leaves an address has always prepared it.
+/// Also a candidate with a higher priority needs an advert first. So an owner that leaves an address in a planned way has
+/// always prepared it.
 #[test]
 fn an_owner_does_not_leave_to_an_unknown_node() {
     let d2 = name("d2");

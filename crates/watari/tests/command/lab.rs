@@ -144,7 +144,19 @@ fn a_terminal_shows_the_remaining_time() {
 #[test]
 fn a_missing_program_ends_a_run_before_its_first_trial() {
     let Some(dir) = short() else { return };
-    let last = "[[system]]\nname = 'last'\n[[system.process]]\nname = 'p'\nhost = 'a'\nrun = '${server} -f x'\nvars = { server = 'no-server' }\n[[variant]]\nkey = 'last'\ntitle = 'Last'\nsystems = ['last']\n";
+    let last = "
+[[system]]
+name = 'last'
+[[system.process]]
+name = 'p'
+host = 'a'
+run = '${server} -f x'
+vars = { server = 'no-server' }
+[[variant]]
+key = 'last'
+title = 'Last'
+systems = ['last']
+";
     fs::write(dir.path().join("short.toml"), format!("{SHORT}{last}")).unwrap();
     let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml"]);
     assert_eq!(status, Some(1), "{error}");

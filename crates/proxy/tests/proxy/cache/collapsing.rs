@@ -11,8 +11,11 @@ use tokio::time::timeout;
 
 use super::origin::{Asked, CountingOrigin};
 use super::{Cached, Got, get, pool};
+use crate::common::pass;
 
 const LIMIT: Duration = Duration::from_secs(20);
+/// After this time, a request looks again whether a response is for others.
+const LOOKS_AGAIN: Duration = Duration::from_secs(6);
 
 #[tokio::test]
 async fn many_clients_make_one_request() {
@@ -181,9 +184,7 @@ async fn no_request_waits_for_the_one_that_looks_again_whether_a_response_is_pri
     let cached = Arc::new(Cached::before(&origin).await);
     may.add_permits(1);
     assert_eq!(timeout(LIMIT, cached.get("/", &[])).await.unwrap().text(), "own");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(6)).await;
-    tokio::time::resume();
+    pass(LOOKS_AGAIN).await;
     let clients: Vec<_> = (0..10)
         .map(|_| {
             let cached = cached.clone();
@@ -199,14 +200,22 @@ async fn no_request_waits_for_the_one_that_looks_again_whether_a_response_is_pri
     assert_eq!(origin.requests(), 11);
 }
 
-/// Also after a response that was private.
+/// Also after a response that was private. Requests wait for each other again while it is on its way.
 #[tokio::test]
 async fn a_response_that_is_not_private_any_more_is_stored() {
-    let private = Arc::new(AtomicBool::new(true));
-    let is_private = private.clone();
-    let origin = CountingOrigin::start(move |request: Asked| {
-        let control = if is_private.load(Ordering::SeqCst) { "private" } else { "max-age=60" };
-        async move { request.answer(&format!("200 OK\r\nCache-Control: {control}"), b"content").await }
+    let (private, may) = (Arc::new(AtomicBool::new(true)), Arc::new(Semaphore::new(0)));
+    let (is_private, permits) = (private.clone(), may.clone());
+    let origin = CountingOrigin::start(move |mut request: Asked| {
+        let (is_private, permits) = (is_private.load(Ordering::SeqCst), permits.clone());
+        async move {
+            if is_private {
+                return request.answer("200 OK\r\nCache-Control: private", b"content").await;
+            }
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 7\r\n\r\n";
+            let _ = request.socket.write_all(head.as_bytes()).await;
+            permits.acquire().await.unwrap().forget();
+            let _ = request.socket.write_all(b"content").await;
+        }
     })
     .await;
     let cached = Cached::before(&origin).await;
@@ -214,12 +223,16 @@ async fn a_response_that_is_not_private_any_more_is_stored() {
         cached.get("/", &[]).await;
     }
     private.store(false, Ordering::SeqCst);
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(6)).await;
-    tokio::time::resume();
+    pass(LOOKS_AGAIN).await;
+    let mut responses = Vec::new();
     for _ in 0..2 {
-        assert_eq!(cached.get("/", &[]).await.text(), "content");
+        responses.push(timeout(LIMIT, cached.respond(get("/", &[]))).await.unwrap());
     }
+    may.add_permits(1);
+    for response in responses {
+        assert_eq!(timeout(LIMIT, Got::of(response)).await.unwrap().text(), "content");
+    }
+    assert_eq!(cached.get("/", &[]).await.text(), "content");
     assert_eq!(origin.requests(), 3);
 }
 
