@@ -18,6 +18,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 
 use crate::duration;
+use crate::result::Verdict;
 
 /// An experiment as its file states it.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,6 +38,9 @@ pub struct Experiment {
     /// Why rounds differ by more than 5 %, for ratios without a reason of their own.
     #[serde(default)]
     pub spread_because: String,
+    /// Programs that scripts start. Those of commands need not be named.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// How often each variant runs. The variants take turns.
     pub rounds: Repeats,
     /// Values of variables, which a quick run may replace.
@@ -303,9 +307,12 @@ pub struct Ratio {
     pub at_least: Option<f64>,
     #[serde(default)]
     pub at_most: Option<f64>,
-    /// Why ours differs from the paper's, for a ratio that is known to.
+    /// Why ours is not as the paper's, for a ratio that is known to be so.
     #[serde(default)]
     pub because: String,
+    /// Why ours is better than the paper's, if that has another reason than to be worse.
+    #[serde(default)]
+    pub exceeded_because: String,
     /// Why rounds differ by more than 5 %, for a ratio that is known for it.
     #[serde(default)]
     pub spread_because: String,
@@ -330,6 +337,17 @@ impl Figure {
     /// Whether the variant with this key has the figure.
     pub(crate) fn is_of(&self, variant: &String) -> bool {
         self.variants.is_empty() || self.variants.contains(variant)
+    }
+}
+
+impl Ratio {
+    /// The known reason of a verdict. Empty if there is none.
+    pub fn reason(&self, verdict: Verdict) -> &str {
+        match verdict {
+            Verdict::Exceeded if !self.exceeded_because.is_empty() => &self.exceeded_because,
+            Verdict::Exceeded | Verdict::Differs => &self.because,
+            Verdict::Reproduced | Verdict::Impossible => "",
+        }
     }
 }
 

@@ -95,6 +95,8 @@ pub enum Error {
     Circle(String),
     #[error("the ratio {0} has over-figure, but no figure")]
     NoFigure(String),
+    #[error("the ratio {ratio}: {why}")]
+    Ratio { ratio: String, why: &'static str },
     #[error("the ratio {ratio} has \"{side}\": write VARIANT:MEASURE, or the name of a figure and VARIANT")]
     Side { ratio: String, side: String },
     #[error("{place}: {error}")]
@@ -218,7 +220,7 @@ impl Plan {
         unique("figure", experiment.figures.iter().map(|figure| &figure.name))?;
         unique("ratio", self.ratios.iter().map(|ratio| &ratio.name))?;
         for text in &experiment.prepare {
-            check_variables(text, &self.values, "prepare")?;
+            check_command(text, &self.values, "prepare")?;
         }
         for name in experiment.templates.values() {
             check_variables(&self.templates[name], &self.values, name)?;
@@ -240,6 +242,7 @@ impl Plan {
     }
 
     fn check_ratio(&self, ratio: &Ratio, keys: &BTreeSet<String>) -> Result<(), Error> {
+        ratios::check(ratio)?;
         let place = format!("the ratio {}", ratio.name);
         for side in ratio.peers.values().chain([&ratio.ours]).flat_map(Quotient::sides) {
             let wrong = || Error::Side { ratio: ratio.name.clone(), side: side.to_owned() };
@@ -288,7 +291,8 @@ impl Plan {
         for step in &variant.steps {
             let place = format!("the step {}", step.name);
             known(self.has_host(&step.host), &place, "host", &step.host)?;
-            check_variables(&step.step.run, &values, &place)?;
+            check_path(&step.name)?;
+            check_command(&step.step.run, &values, &place)?;
             if let Some(after) = &step.step.after {
                 let is_known = variant.steps.iter().any(|step| step.name == *after);
                 known(is_known, &place, "step", after)?;
@@ -302,7 +306,7 @@ impl Plan {
         values.insert("dir".to_owned(), String::new());
         variables::add(&mut values, &process.vars);
         for text in process.ready.iter().chain([&process.run]) {
-            check_variables(text, &values, place)?;
+            check_command(text, &values, place)?;
         }
         check_path(&process.name)?;
         for name in process.templates.values() {
@@ -416,6 +420,13 @@ fn check_lists(experiment: &Experiment) -> Result<(), Error> {
         Some(step) => Err(Error::Empty { place: format!("the step {}", step.name), list: "list of hosts" }),
         None => Ok(()),
     }
+}
+
+fn check_command(text: &str, values: &Values, place: &str) -> Result<(), Error> {
+    if text.trim().is_empty() {
+        return Err(Error::Empty { place: place.to_owned(), list: "command" });
+    }
+    check_variables(text, values, place)
 }
 
 fn check_variables(text: &str, values: &Values, place: &str) -> Result<(), Error> {

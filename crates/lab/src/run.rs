@@ -78,9 +78,9 @@ pub enum Error {
 /// Runs all trials, and writes what they measured, and the result. Prints progress on standard error.
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
     let measured = measure(plan, places, groups)?;
+    let result = findings::result(plan, &measured)?;
     measured.write(plan, &places.folder)?;
-    conclude(plan, &measured, &places.folder)?;
-    Ok(())
+    write_result(plan, &measured, result, &places.folder).map(drop)
 }
 
 /// Computes the result of a finished run again, from what its trials measured, by the figures, ratios and texts that the
@@ -91,7 +91,7 @@ pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
     let now = Plan::new(found, measured.options.clone(), folder)?;
     match now.difference(&then) {
         Some(part) => Err(Error::Changed { name: now.experiment().name.clone(), part }),
-        None => conclude(&now, &measured, folder),
+        None => write_result(&now, &measured, findings::result(&now, &measured)?, folder),
     }
 }
 
@@ -142,8 +142,7 @@ fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Er
     })
 }
 
-fn conclude(plan: &Plan, measured: &Measured, folder: &Path) -> Result<RunResult, Error> {
-    let mut result = findings::result(plan, measured)?;
+fn write_result(plan: &Plan, measured: &Measured, mut result: RunResult, folder: &Path) -> Result<RunResult, Error> {
     let (cpu, ternary) = (findings::cpu_series(&measured.trials), findings::ternary(plan, &measured.trials));
     output::write_run(folder, &mut result, &cpu, &plan.experiment().plots, &ternary)?;
     Ok(result)

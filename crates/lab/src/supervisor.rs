@@ -40,6 +40,9 @@ pub const RUNS: &str = "lab-runs";
 /// Directories of programs that servers are in, besides those of the user.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
+/// The folder of temporary files, in the directory of the run.
+const TEMPORARY: &str = "tmp";
+
 /// How long the kernel may take to end the processes of a sandbox.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -145,6 +148,8 @@ async fn run_sandbox(
     let mut sandbox = in_sandbox(work.join("bin/watari"));
     sandbox.args(command).arg(order).stdin(Stdio::piped());
     sandbox.env("PATH", format!("{}:{path}:{SYSTEM_PATH}", work.join("bin").display()));
+    // Programs that are killed leave their temporary files.
+    sandbox.env("TMPDIR", work.join(TEMPORARY));
     let mut sandbox = tokio::process::Command::from(sandbox);
     // Ctrl-C reaches the supervisor alone, so that the sandbox reports no failure of its own.
     let sandbox = sandbox.process_group(0).kill_on_drop(true).spawn();
@@ -231,10 +236,12 @@ impl Work {
         control_group::remove_stale_entries(&std::env::temp_dir(), &|path| drop(fs::remove_dir_all(path)));
         let work = if let Some(path) = keep { Self::keep(path)? } else { Self::make_temporary()? };
         // Some servers read their files as another user.
-        let permissions = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(work.path(), permissions).map_err(file("open the directory of the run".to_owned()))?;
-        let bin = work.path().join("bin");
-        fs::create_dir_all(&bin).map_err(file(format!("create {}", bin.display())))?;
+        permit(work.path(), 0o755)?;
+        let (bin, temporary) = (work.path().join("bin"), work.path().join(TEMPORARY));
+        for folder in [&bin, &temporary] {
+            fs::create_dir_all(folder).map_err(file(format!("create {}", folder.display())))?;
+        }
+        permit(&temporary, 0o1777)?;
         // Its own name for this file, which a build may replace while the run goes on.
         let (program, watari) = (std::env::current_exe(), bin.join("watari"));
         let program = program.map_err(file("find this program".to_owned()))?;
@@ -261,6 +268,11 @@ impl Work {
             Self::Temporary(directory) => directory.path(),
         }
     }
+}
+
+fn permit(folder: &Path, mode: u32) -> Result<(), Error> {
+    let permitted = fs::set_permissions(folder, fs::Permissions::from_mode(mode));
+    permitted.map_err(file(format!("set permissions of {}", folder.display())))
 }
 
 /// The absolute path of a folder, which it makes.

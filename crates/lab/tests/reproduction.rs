@@ -31,10 +31,27 @@ fn differences(run: &RunResult) -> Vec<String> {
     if !run.ratios.keys().eq(plan.ratios.iter().map(|ratio| &ratio.name)) {
         faults.push(format!("{}: it has other ratios", run.name));
     }
+    let experiment = plan.experiment();
+    if (&run.title, &run.text) != (&experiment.title, &experiment.text.trim().to_owned()) {
+        faults.push(format!("{}: it has another text", run.name));
+    }
     for ratio in &plan.ratios {
         let Some(measured) = run.ratios.get(&ratio.name) else { continue };
-        if !measured.because.is_empty() && measured.because != ratio.because {
+        let required = (ratio.paper, ratio.tolerance, ratio.at_least, ratio.at_most, &ratio.source);
+        if required != (measured.paper, measured.tolerance, measured.at_least, measured.at_most, &measured.source) {
+            faults.push(format!("{}: {} has another value of the paper, or another limit", run.name, ratio.name));
+        }
+        if measured.verdict != Verdict::Impossible && measured.because != ratio.reason(measured.verdict) {
             faults.push(format!("{}: {} has another reason", run.name, ratio.name));
+        }
+        let spread_reasons = ["", &ratio.spread_because, &experiment.spread_because];
+        if !spread_reasons.contains(&measured.spread_because.as_str()) {
+            faults.push(format!("{}: {} has another reason of its spread", run.name, ratio.name));
+        }
+    }
+    for row in &experiment.impossible {
+        if !run.entries.iter().any(|entry| (&entry.source, &entry.why) == (&row.source, &row.why)) {
+            faults.push(format!("{}: it lacks the row {}", run.name, row.source));
         }
     }
     faults
@@ -51,8 +68,8 @@ fn each_experiment_has_a_full_run_with_reasons() {
         }
         faults.extend(differences(&run));
         for (name, ratio) in &run.ratios {
-            if ratio.verdict == Verdict::Differs && ratio.because.is_empty() {
-                faults.push(format!("{}: {name} differs without a reason", run.name));
+            if matches!(ratio.verdict, Verdict::Differs | Verdict::Exceeded) && ratio.because.is_empty() {
+                faults.push(format!("{}: {name} is not as in the paper, without a reason", run.name));
             }
             if ratio.spread.is_some_and(|spread| spread > SPREAD_MAX) && ratio.spread_because.is_empty() {
                 faults.push(format!("{}: {name} has a large spread without a reason", run.name));

@@ -18,7 +18,7 @@ pub(super) const LEGEND: [&str; 3] = [
      them do not have depends on chance. reproduced: ours is as near to the paper's as `required` says, and within its \
      limits. exceeded: ours is better than that. differs: it is neither, and the reason stands beside it, if it is known. \
      impossible: this machine cannot measure it, and the reason stands beside it. A ratio without a paper's number is \
-     reproduced if it is within its limits.",
+     reproduced if it is within its limits. The reasons of Watari's own experiments are about the runs in its repository.",
     "The spread is the largest minus the least value of all rounds, divided by the median. In brackets is the spread of the \
      speeds of the processor, by fixed work in the same trials: a ratio of equal rates would have that spread. It is 0 if \
      both values are from the same trial.",

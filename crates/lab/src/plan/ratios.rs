@@ -61,6 +61,24 @@ fn with_measures(mut ratio: Ratio, figure: &Figure, over_figure: &Figure) -> Rat
     ratio
 }
 
+/// Refuses numbers that no ratio can be compared with.
+pub(super) fn check(ratio: &Ratio) -> Result<(), Error> {
+    let numbers = [ratio.paper, ratio.at_least, ratio.at_most].into_iter().flatten();
+    let has_over = |quotient: &Quotient| quotient.over.is_some();
+    let why = if numbers.chain([ratio.tolerance]).any(|number| !number.is_finite()) {
+        "its paper, tolerance, at-least and at-most have to be finite numbers"
+    } else if ratio.tolerance < 0.0 {
+        "its tolerance is below 0"
+    } else if ratio.at_least.zip(ratio.at_most).is_some_and(|(least, most)| least > most) {
+        "its at-least is above its at-most"
+    } else if ratio.peers.values().any(|peer| has_over(peer) != has_over(&ratio.ours)) {
+        "it and its peers have to be alike: all with over, or none"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Ratio { ratio: ratio.name.clone(), why })
+}
+
 /// To four digits, which is as many as papers print.
 fn rounded(quotient: f64) -> f64 {
     format!("{quotient:.3e}").parse().unwrap_or(quotient)

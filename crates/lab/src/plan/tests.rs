@@ -196,7 +196,7 @@ fn a_side_of_a_ratio_has_a_variant_and_a_measure() {
 #[test]
 fn a_matrix_makes_a_ratio_for_each_combination() {
     let ratio = "[[ratio]]\nname = '${of} / v'\nmatrix = { of = ['v', 'w'] }\nof = '${of}:cpu.a'\nover = 'v:cpu.a'\n\
-                 peers = { other = { of = '${of}:cpu.a' } }\n";
+                 peers = { other = { of = '${of}:cpu.a', over = 'v:cpu.a' } }\n";
     let plan = plan(&format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\n{ratio}"), false).unwrap();
     let names: Vec<_> = plan.ratios.iter().map(|ratio| ratio.name.as_str()).collect();
     assert_eq!(names, ["v / v", "w / v"]);
@@ -295,4 +295,23 @@ fn an_empty_list_is_an_error() {
     expect_error(&format!("[[variant]]\n{empty}"), "the variant w-${n} has an empty list of values");
     let ratio = "[[ratio]]\nname = 'r ${n}'\nmatrix = { n = [] }\nof = 'v:cpu.a'\n";
     expect_error(ratio, "the ratio r ${n} has an empty list of values");
+}
+
+#[test]
+fn an_empty_command_and_a_step_outside_its_directory_are_errors() {
+    expect_error("[[step]]\nname = 's'\nhosts = ['a']\nrun = ' '\n", "the step s has an empty command");
+    expect_error("[[step]]\nname = '../s'\nhosts = ['a']\nrun = 'true'\n", "the path ../s leaves its directory");
+}
+
+#[test]
+fn numbers_of_a_ratio_are_checked() {
+    for (numbers, error) in [
+        ("tolerance = nan", "finite numbers"),
+        ("paper = inf", "finite numbers"),
+        ("tolerance = -0.1", "its tolerance is below 0"),
+        ("at-least = 2.0\nat-most = 1.0", "its at-least is above its at-most"),
+        ("over = 'v:cpu.a'\npeers = { p = { of = 'v:cpu.a' } }", "all with over, or none"),
+    ] {
+        expect_error(&format!("[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\n{numbers}\n"), error);
+    }
 }

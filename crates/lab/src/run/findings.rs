@@ -120,10 +120,9 @@ fn ratio_result(plan: &Plan, ratio: &Ratio, trials: &[Taken]) -> Result<RatioRes
     let spread = spread(&values);
     let verdict = ours.map_or(Verdict::Impossible, |ours| verdict::of_ratio(ratio, ours));
     let because = match verdict {
-        Verdict::Differs | Verdict::Exceeded => ratio.because.clone(),
         Verdict::Impossible if values.is_empty() => "The run has none of its variants.".to_owned(),
         Verdict::Impossible => "No round has a value.".to_owned(),
-        Verdict::Reproduced => String::new(),
+        verdict => ratio.reason(verdict).to_owned(),
     };
     let is_wide = spread.is_some_and(|spread| spread > SPREAD_MAX);
     let spread_reasons = [&ratio.spread_because, &plan.experiment().spread_because];

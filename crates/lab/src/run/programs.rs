@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use crate::plan::{Plan, PlannedVariant};
 use crate::variables::{self, Values};
 
-/// The programs of processes and steps that this machine lacks.
+/// The programs of processes, steps and scripts that this machine lacks.
 pub(super) fn missing(plan: &Plan) -> Vec<String> {
-    let programs: BTreeSet<_> = plan.variants.iter().flat_map(programs).collect();
+    let of_scripts = plan.experiment().needs.iter().cloned();
+    let programs: BTreeSet<_> = plan.variants.iter().flat_map(programs).chain(of_scripts).collect();
     programs.into_iter().filter(|program| which::which(program).is_err()).collect()
 }
 

@@ -57,8 +57,8 @@ const WITH_READ_ONLY_GROUPS: &str = "for groups in /sys/fs/cgroup/* /sys/fs/cgro
 /// container.
 const IN_CONTAINER: &str = "echo +cpu >/sys/fs/cgroup/cgroup.subtree_control; mkdir $1; echo $$ >$1/cgroup.procs; shift; \
      exec unshare --cgroup --mount sh -ec 'umount /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec \"$@\"' sh \"$@\"";
-/// SIGTERM and SIGINT do not end it.
-const WAIT: &str = "trap '' TERM INT; touch \"$TMPDIR\"/../started; while :; do sleep 1; done";
+/// SIGTERM and SIGINT do not end it, and it leaves a temporary file.
+const WAIT: &str = "trap '' TERM INT; mktemp; touch \"$(dirname \"$0\")\"/started; while :; do sleep 1; done";
 
 #[test]
 fn an_interrupted_run_leaves_nothing() -> Result<(), Failure> {
@@ -247,12 +247,13 @@ impl Place {
 
     /// The processes of its runs.
     fn processes(&self) -> Result<Vec<u32>, Failure> {
+        // That of the supervisor, or below it.
         let marker = format!("TMPDIR={}", self.path("tmp").display()).into_bytes();
         let ids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_of_run = |id: &u32| {
             // Empty for a process that only waits for its parent.
             let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == marker)
+            environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(&marker))
         };
         Ok(ids.filter(is_of_run).collect())
     }

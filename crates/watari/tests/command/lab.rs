@@ -98,6 +98,35 @@ fn scenario_b_runs_in_small_and_sharing_saves_full_handshakes() {
     assert_eq!(copy, fs::read(dir.path().join("cssl-b/result.json")).unwrap());
 }
 
+/// All experiments of the five papers, and those beyond them.
+const EXPERIMENTS: [&str; 25] = [
+    "anma-1",
+    "anma-2",
+    "anma-3",
+    "anma-4",
+    "anma-cgi",
+    "anma-files",
+    "anma-tls",
+    "cache-dynamic",
+    "cache-header",
+    "cache-queue",
+    "churn",
+    "crash",
+    "cssl-a",
+    "cssl-b",
+    "drain",
+    "enma-lab",
+    "handover-compat",
+    "handover-gain",
+    "handover-overhead",
+    "rebalance",
+    "scale",
+    "standby",
+    "storm",
+    "suites",
+    "upgrade",
+];
+
 /// Two trials of a moment.
 const SHORT: &str = "
 name = 'short'
@@ -157,10 +186,13 @@ key = 'last'
 title = 'Last'
 systems = ['last']
 ";
-    fs::write(dir.path().join("short.toml"), format!("{SHORT}{last}")).unwrap();
+    let needs = "rounds = { full";
+    assert!(SHORT.contains(needs));
+    let short = SHORT.replace(needs, &format!("needs = ['no-helper', 'sh']\n{needs}"));
+    fs::write(dir.path().join("short.toml"), format!("{short}{last}")).unwrap();
     let Ended { status, error, .. } = watari(dir.path(), &["lab", "run", "short.toml"]);
     assert_eq!(status, Some(1), "{error}");
-    assert!(error.contains("this machine lacks programs that the experiment runs: no-server;"), "{error}");
+    assert!(error.contains("this machine lacks programs that the experiment runs: no-helper, no-server;"), "{error}");
     assert!(!error.contains("round 1"), "{error}");
 }
 
@@ -216,7 +248,7 @@ fn the_list_has_the_experiments_of_all_papers() {
     let dir = tempfile::tempdir().unwrap();
     let listed: Value = serde_json::from_str(&watari(dir.path(), &["lab", "list", "--json"]).done()).unwrap();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"cssl-a") && names.contains(&"scale"), "{names:?}");
+    assert_eq!(names, EXPERIMENTS);
     let table = watari(dir.path(), &["lab", "list"]).done();
     assert_eq!(table.lines().count(), names.len() + 1, "{table}");
 }

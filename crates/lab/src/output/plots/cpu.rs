@@ -20,24 +20,31 @@ pub(super) fn draw(
     cpu: &[CpuSeries],
 ) -> Vec<(String, String)> {
     let keys = selected(variants, cpu.iter().map(|series| series.variant.as_str()));
+    let series_of = |key: &str| cpu.iter().filter(|series| series.variant == key).collect::<Vec<_>>();
+    let shown: Vec<_> = keys.iter().flat_map(|key| courses(hosts, &series_of(key))).collect();
+    let y = uses_axis(&shown);
     let picture = |key: &str| {
         let title = format!("{title}: {}", variant_title(run, key));
-        let series: Vec<_> = cpu.iter().filter(|series| series.variant == key).collect();
-        let svg = picture(&title, hosts, &series)?;
+        let svg = picture(&title, hosts, &series_of(key), y)?;
         Some((title, svg))
     };
-    keys.into_iter().filter_map(picture).collect()
+    keys.iter().copied().filter_map(picture).collect()
 }
 
 /// The CPU use of a host: seconds, and percent.
 type Course = Vec<(f64, f64)>;
 
-fn picture(title: &str, hosts: &[String], series: &[&CpuSeries]) -> Option<String> {
-    let hosts = selected(hosts, series.iter().map(|one| one.host.as_str()));
-    let courses: Vec<(&str, Course)> = hosts.iter().map(|host| (*host, course(host, series))).collect();
+/// The axis of all pictures, so that they can be compared: to 100 % at least, unless all uses are small.
+fn uses_axis(courses: &[(&str, Course)]) -> Scale {
+    let uses = || courses.iter().flat_map(|(_, course)| course).map(|point| point.1);
+    let whole = uses().any(|use_| use_ > SMALL).then_some(100.0);
+    Scale::linear(uses().chain(whole))
+}
+
+fn picture(title: &str, hosts: &[String], series: &[&CpuSeries], y: Scale) -> Option<String> {
+    let courses = courses(hosts, series);
     let points = || courses.iter().flat_map(|(_, course)| course);
     points().next()?;
-    let y = Scale::linear(points().map(|point| point.1).chain([100.0]));
     let x = Scale::linear(points().map(|point| point.0));
     let mut svg = Svg::new();
     let keys: Vec<_> = courses.iter().enumerate().map(|(index, (host, _))| key(index, host)).collect();
@@ -50,6 +57,12 @@ fn picture(title: &str, hosts: &[String], series: &[&CpuSeries]) -> Option<Strin
         svg.course(&places, &look(index));
     }
     Some(svg.finish(WIDTH, area.bottom + AXIS_HEIGHT, title))
+}
+
+/// The hosts that have samples, with their CPU use.
+fn courses<'a>(hosts: &'a [String], series: &[&'a CpuSeries]) -> Vec<(&'a str, Course)> {
+    let hosts = selected(hosts, series.iter().map(|one| one.host.as_str()));
+    hosts.into_iter().map(|host| (host, course(host, series))).collect()
 }
 
 /// In each second, the median of the rounds.
@@ -85,6 +98,8 @@ fn look(index: usize) -> String {
 }
 
 const HEIGHT: f64 = 240.0;
+/// Uses up to this percentage are small: lines of an axis to 100 % would all be flat.
+const SMALL: f64 = 25.0;
 
 #[cfg(test)]
 mod tests {
@@ -104,5 +119,14 @@ mod tests {
         assert_eq!(course("agent1", &rounds), [(1.0, 50.0)]);
         assert_eq!(course("agent2", &rounds), []);
         assert_eq!(course("agent1", &[&series(1, None, 0.25)]), [(1.0, 25.0)]);
+    }
+
+    #[test]
+    fn the_axis_ends_at_100_percent_unless_all_uses_are_small() {
+        let end = |uses: &[f64]| {
+            let course = uses.iter().map(|use_| (1.0, *use_)).collect();
+            uses_axis(&[("agent1", course)]).ticks().last().map(|(end, _)| *end)
+        };
+        assert_eq!([end(&[3.0, 8.0]), end(&[3.0, 30.0]), end(&[150.0])], [Some(8.0), Some(100.0), Some(150.0)]);
     }
 }
