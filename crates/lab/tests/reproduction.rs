@@ -32,7 +32,7 @@ fn differences(run: &RunResult) -> Vec<String> {
         faults.push(format!("{}: it has other ratios", run.name));
     }
     let experiment = plan.experiment();
-    if (&run.title, &run.text) != (&experiment.title, &experiment.text.trim().to_owned()) {
+    if run.title != experiment.title || run.text != experiment.text.trim() {
         faults.push(format!("{}: it has another text", run.name));
     }
     for ratio in &plan.ratios {

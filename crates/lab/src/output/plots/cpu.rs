@@ -20,29 +20,31 @@ pub(super) fn draw(
     cpu: &[CpuSeries],
 ) -> Vec<(String, String)> {
     let keys = selected(variants, cpu.iter().map(|series| series.variant.as_str()));
-    let series_of = |key: &str| cpu.iter().filter(|series| series.variant == key).collect::<Vec<_>>();
-    let shown: Vec<_> = keys.iter().flat_map(|key| courses(hosts, &series_of(key))).collect();
-    let y = uses_axis(&shown);
-    let picture = |key: &str| {
-        let title = format!("{title}: {}", variant_title(run, key));
-        let svg = picture(&title, hosts, &series_of(key), y)?;
-        Some((title, svg))
+    let of_variant = |key| {
+        let series: Vec<_> = cpu.iter().filter(|series| series.variant == key).collect();
+        (key, courses(hosts, &series), unit(&series))
     };
-    keys.iter().copied().filter_map(picture).collect()
+    let shown: Vec<_> = keys.into_iter().map(of_variant).collect();
+    let points = shown.iter().flat_map(|(_, courses, _)| courses).flat_map(|(_, course)| course);
+    let y = uses_axis(&points.map(|point| point.1).collect::<Vec<_>>());
+    let pictures = shown.iter().filter_map(|(key, courses, unit)| {
+        let title = format!("{title}: {}", variant_title(run, key));
+        let svg = picture(&title, courses, unit, y)?;
+        Some((title, svg))
+    });
+    pictures.collect()
 }
 
 /// The CPU use of a host: seconds, and percent.
 type Course = Vec<(f64, f64)>;
 
 /// The axis of all pictures, so that they can be compared: to 100 % at least, unless all uses are small.
-fn uses_axis(courses: &[(&str, Course)]) -> Scale {
-    let uses = || courses.iter().flat_map(|(_, course)| course).map(|point| point.1);
-    let whole = uses().any(|use_| use_ > SMALL).then_some(100.0);
-    Scale::linear(uses().chain(whole))
+fn uses_axis(uses: &[f64]) -> Scale {
+    let whole = uses.iter().any(|use_| *use_ > SMALL).then_some(100.0);
+    Scale::linear(uses.iter().copied().chain(whole))
 }
 
-fn picture(title: &str, hosts: &[String], series: &[&CpuSeries], y: Scale) -> Option<String> {
-    let courses = courses(hosts, series);
+fn picture(title: &str, courses: &[(&str, Course)], unit: &str, y: Scale) -> Option<String> {
     let points = || courses.iter().flat_map(|(_, course)| course);
     points().next()?;
     let x = Scale::linear(points().map(|point| point.0));
@@ -50,7 +52,7 @@ fn picture(title: &str, hosts: &[String], series: &[&CpuSeries], y: Scale) -> Op
     let keys: Vec<_> = courses.iter().enumerate().map(|(index, (host, _))| key(index, host)).collect();
     let top = head(&mut svg, title, &keys) + 28.0;
     let area = Area { left: MARGIN + labels_width(y), right: WIDTH - 24.0, top, bottom: top + HEIGHT };
-    left_axis(&mut svg, area, y, unit(series));
+    left_axis(&mut svg, area, y, unit);
     bottom_axis(&mut svg, area, &placed(x), "seconds");
     for (index, (_, course)) in courses.iter().enumerate() {
         let places: Vec<_> = course.iter().map(|(at, use_)| (area.x(x.place(*at)), area.y(y.place(*use_)))).collect();
@@ -123,10 +125,7 @@ mod tests {
 
     #[test]
     fn the_axis_ends_at_100_percent_unless_all_uses_are_small() {
-        let end = |uses: &[f64]| {
-            let course = uses.iter().map(|use_| (1.0, *use_)).collect();
-            uses_axis(&[("agent1", course)]).ticks().last().map(|(end, _)| *end)
-        };
+        let end = |uses: &[f64]| uses_axis(uses).ticks().last().map(|(end, _)| *end);
         assert_eq!([end(&[3.0, 8.0]), end(&[3.0, 30.0]), end(&[150.0])], [Some(8.0), Some(100.0), Some(150.0)]);
     }
 }
