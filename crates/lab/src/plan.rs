@@ -81,7 +81,7 @@ pub enum Error {
     NoVariant,
     #[error("the experiment has {0} rounds: set 1 to {ROUNDS_MAX}")]
     Rounds(u32),
-    #[error("{place} has an empty {list}: name one or more, or leave it out")]
+    #[error("{place} has an empty {list}")]
     Empty { place: String, list: &'static str },
     #[error(transparent)]
     Hosts(#[from] hosts::Error),

@@ -3,7 +3,7 @@
 # The machine of the clients gets small windows first, as slow clients have: otherwise megabytes of each download would
 # wait in the buffers of all systems, and the server would be done with it long before the client is.
 set -eu
-echo "4096 65536 131072" >/proc/sys/net/ipv4/tcp_rmem
+sh "$(dirname "$0")/small-windows.sh"
 count=$1 rate=$2 url=$3 file=$4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -5,5 +5,6 @@ here=$(dirname "$0")
 sending=$(sh "$here/sending.sh")
 begin=$(date +%s%N)
 watari ctl --admin "$1" drain "$2" --grace 30s >&2
-sh "$here/end.sh" TERM "$3" >&2
+kill -TERM "$3"
+sh "$here/until-ended.sh" "$3"
 echo "{\"seconds\": $((($(date +%s%N) - begin) / 1000000))e-3, \"sending\": $sending}"
