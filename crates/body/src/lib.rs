@@ -96,7 +96,7 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 }
 
 /// The response to HEAD in place of this one to GET (RFC 9110, section 9.3.2): the same fields with the length, and no
-/// content. hyper sends the content of such a response over HTTP/2.
+/// content.
 pub fn without_content(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if body.is_end_stream() {

@@ -1,12 +1,13 @@
 //! One connection: requests come in, responses go out.
 
+use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use watari_http1::{ContentSize, Misuse, Next, Refused, Server};
@@ -34,14 +35,14 @@ pub trait Plaintext: AsyncBufRead + AsyncWrite + Unpin {
 /// Makes responses.
 pub trait Service {
     /// The body of responses. An error cuts the response.
-    type Body: Body<Data = Bytes, Error: std::fmt::Display> + Unpin;
+    type Body: Body<Data = Bytes, Error: Display> + Unpin;
     type Answering: Future<Output = Response<Self::Body>> + Unpin;
 
     /// Answers a request. The connection has one request at a time. Informational responses may precede the answer.
     fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering;
 
-    /// The response to a request that the connection refuses. It is the last one if `refused` requires that.
-    fn refuse(&mut self, refused: &Refused) -> Response<Self::Body>;
+    /// The response to a request that the connection refuses.
+    fn refuse(&mut self, status: StatusCode, cause: &dyn Display) -> Response<Self::Body>;
 
     /// The value of the `Date` field for a response without one (RFC 9110, section 6.6.1).
     fn date(&self) -> HeaderValue;
@@ -205,7 +206,7 @@ impl From<Misuse> for Stop {
     }
 }
 
-impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> Responding<B> {
+impl<B: Body<Data = Bytes, Error: Display> + Unpin> Responding<B> {
     /// The next piece of the body, without the bytes to skip. `None`: the body has ended.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Piece>, Broken>> {
         loop {
@@ -563,7 +564,7 @@ impl<T: Plaintext, S: Service> Connection<T, S> {
     fn refuse(&mut self, refused: &Refused) -> Result<(), Stop> {
         self.requests += 1;
         self.request = None;
-        let response = self.service.refuse(refused);
+        let response = self.service.refuse(refused.fault.status(), &refused.fault);
         self.respond(response)
     }
 

@@ -86,13 +86,10 @@ impl Source {
     /// or when the content is dropped.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         let mut slot = lock(&self.0);
-        if slot.is_wanted && slot.data.is_none() {
-            return true;
-        }
         if !slot.connection.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             slot.connection = Some(cx.waker().clone());
         }
-        false
+        slot.is_wanted && slot.data.is_none()
     }
 
     /// Whether the service reads no more of it.
@@ -157,9 +154,10 @@ impl Body for Content {
             Flow::Failed(cause) => return Poll::Ready(Some(Err(cause))),
             Flow::Open => {}
         }
-        slot.is_wanted = true;
         slot.reader = Some(cx.waker().clone());
-        slot.connection.take().into_iter().for_each(Waker::wake);
+        if !std::mem::replace(&mut slot.is_wanted, true) {
+            slot.connection.take().into_iter().for_each(Waker::wake);
+        }
         Poll::Pending
     }
 

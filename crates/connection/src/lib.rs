@@ -34,6 +34,7 @@
 
 mod connection;
 mod content;
+mod http2;
 mod interim;
 pub mod leaving;
 mod outgoing;
@@ -41,5 +42,6 @@ mod resume;
 
 pub use connection::{Broken, Connection, Departure, End, Pace, Parts, Plaintext, REST_LEN_MAX, Responding, Service};
 pub use content::{Content, Incomplete};
+pub use http2::{Http2Connection, Http2End, STREAMS_MAX};
 pub use interim::{Interim, InterimSender};
 pub use resume::{CannotResume, Part, Resume};

@@ -20,6 +20,7 @@ pub mod http1;
 mod http1_client;
 mod http1_response;
 mod http1_server;
+mod http2_server;
 mod lists;
 mod passed_name;
 mod preface;
@@ -38,7 +39,7 @@ pub type Target = fn(&[u8]);
 
 /// Each target by its name, which is also the name of its corpus in `fuzz/corpus` and of its program in
 /// `fuzz/Cargo.toml`.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("cache", cache::run),
     ("capture_files", capture_files::run),
     ("client_hello", |bytes| structured(bytes, client_hello::run)),
@@ -52,6 +53,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("http1_client", http1_client::run),
     ("http1_response", http1_response::run),
     ("http1_server", http1_server::run),
+    ("http2_server", http2_server::run),
     ("lists", |bytes| structured(bytes, lists::run)),
     ("passed_name", passed_name::run),
     ("preface", |bytes| structured(bytes, preface::run)),

@@ -28,7 +28,7 @@ macro_rules! replayed {
 
 replayed! {
     cache capture_files client_hello continuation files flow_answers frame frames handoff_events handoff_schedule
-    http1_client http1_response http1_server lists passed_name preface proxy record_import record_moves record_open
+    http1_client http1_response http1_server http2_server lists passed_name preface proxy record_import record_moves record_open
     reports segments tickets
 }
 

@@ -1,5 +1,7 @@
 //! Splits a byte stream into frame headers.
 
+use crate::Code;
+
 /// RFC 9113, section 4.1.
 pub(crate) const HEADER_LEN: usize = 9;
 /// The stream identifier and error code of a GOAWAY, in bytes.
@@ -7,23 +9,31 @@ const GOAWAY_LEN: usize = 8;
 /// RFC 9113, section 3.4.
 pub(crate) const PREFACE_LEN: u32 = 24;
 
-/// RFC 9113, section 6.
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PING: u8 = 6;
-pub(crate) const GOAWAY: u8 = 7;
-pub(crate) const CONTINUATION: u8 = 9;
+/// The types of frames (RFC 9113, section 6).
+pub(crate) mod kind {
+    pub(crate) const DATA: u8 = 0;
+    pub(crate) const HEADERS: u8 = 1;
+    pub(crate) const PRIORITY: u8 = 2;
+    pub(crate) const RST_STREAM: u8 = 3;
+    pub(crate) const SETTINGS: u8 = 4;
+    pub(crate) const PUSH_PROMISE: u8 = 5;
+    pub(crate) const PING: u8 = 6;
+    pub(crate) const GOAWAY: u8 = 7;
+    pub(crate) const WINDOW_UPDATE: u8 = 8;
+    pub(crate) const CONTINUATION: u8 = 9;
+}
 
-/// Flags (RFC 9113, section 6).
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
+/// Flags of frames (RFC 9113, section 6).
+pub(crate) mod flags {
+    pub(crate) const END_STREAM: u8 = 1;
+    /// Of SETTINGS and PING.
+    pub(crate) const ACK: u8 = 1;
+    pub(crate) const END_HEADERS: u8 = 4;
+    pub(crate) const PADDED: u8 = 8;
+    pub(crate) const PRIORITY: u8 = 0x20;
+}
 
-/// Error code (RFC 9113, section 7).
-pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
-
-/// The header of a frame. For GOAWAY also the stream in its payload.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -31,16 +41,14 @@ pub(crate) struct Frame {
     pub(crate) stream: u32,
     /// The length of the payload, in bytes.
     pub(crate) len: u32,
-    /// The last stream that a GOAWAY admits. 0 for other frames.
-    pub(crate) last_stream: u32,
 }
 
 /// The parser state of one direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// The bytes of the current frame's head that were read.
-    head: [u8; HEADER_LEN + GOAWAY_LEN],
-    head_len: usize,
+    /// The bytes of the current frame's header that were read.
+    header: [u8; HEADER_LEN],
+    header_len: usize,
     /// Bytes of the current payload, or of the preface, that are still to come.
     skip: u32,
 }
@@ -52,16 +60,15 @@ impl Frames {
     }
 
     pub(crate) fn new() -> Self {
-        Self { head: [0; HEADER_LEN + GOAWAY_LEN], head_len: 0, skip: 0 }
+        Self { header: [0; HEADER_LEN], header_len: 0, skip: 0 }
     }
 
     /// Whether all bytes so far are complete frames.
     pub(crate) fn is_between_frames(&self) -> bool {
-        self.head_len == 0 && self.skip == 0
+        self.header_len == 0 && self.skip == 0
     }
 
-    /// Reads the next bytes. Reports each frame once, when its header is complete. Reports a GOAWAY when its stream is
-    /// complete too.
+    /// Reads the next bytes. Reports each frame once, when its header is complete.
     pub(crate) fn read(&mut self, mut bytes: &[u8], mut report: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -70,49 +77,16 @@ impl Frames {
                 bytes = &bytes[skipped..];
                 continue;
             }
-            if self.head_len == 0
-                && let Some((head, _)) = bytes.split_first_chunk::<HEADER_LEN>()
-                && head[3] != GOAWAY
-            {
-                let frame = parse(head);
-                self.skip = frame.len;
-                bytes = &bytes[HEADER_LEN..];
-                report(frame);
-                continue;
-            }
-            let wanted = self.wanted();
-            let taken = bytes.len().min(wanted - self.head_len);
-            self.head[self.head_len..self.head_len + taken].copy_from_slice(&bytes[..taken]);
-            self.head_len += taken;
+            let taken = bytes.len().min(HEADER_LEN - self.header_len);
+            self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[..taken]);
+            self.header_len += taken;
             bytes = &bytes[taken..];
-            if self.head_len == self.wanted() {
-                self.end_head(&mut report);
+            if self.header_len == HEADER_LEN {
+                let frame = parse(&self.header);
+                (self.skip, self.header_len) = (frame.len, 0);
+                report(frame);
             }
         }
-    }
-
-    /// The number of bytes to read of the current frame's head: its header, and for GOAWAY also the stream.
-    fn wanted(&self) -> usize {
-        if self.head_len < HEADER_LEN || self.head[3] != GOAWAY {
-            return HEADER_LEN;
-        }
-        let len = parse(self.header()).len as usize;
-        HEADER_LEN + len.min(GOAWAY_LEN)
-    }
-
-    fn end_head(&mut self, report: &mut impl FnMut(Frame)) {
-        let mut frame = parse(self.header());
-        let read = self.head_len - HEADER_LEN;
-        if read == GOAWAY_LEN {
-            frame.last_stream = stream_id([self.head[9], self.head[10], self.head[11], self.head[12]]);
-        }
-        self.skip = frame.len - read as u32;
-        self.head_len = 0;
-        report(frame);
-    }
-
-    fn header(&self) -> &[u8; HEADER_LEN] {
-        self.head.first_chunk().expect("the buffer is longer than a header")
     }
 }
 
@@ -128,7 +102,7 @@ pub(crate) fn write_head(len: u32, kind: u8, flags: u8, stream: u32) -> [u8; HEA
 pub(crate) fn parse(head: &[u8; HEADER_LEN]) -> Frame {
     let [a, b, c, kind, flags, stream @ ..] = *head;
     let len = u32::from_be_bytes([0, a, b, c]);
-    Frame { kind, flags, stream: stream_id(stream), len, last_stream: 0 }
+    Frame { kind, flags, stream: stream_id(stream), len }
 }
 
 /// Clears the reserved bit.
@@ -137,12 +111,12 @@ fn stream_id(bytes: [u8; 4]) -> u32 {
 }
 
 /// Encodes a GOAWAY frame (RFC 9113, section 6.8).
-pub(crate) fn goaway(last_stream: u32, error: u32) -> [u8; HEADER_LEN + GOAWAY_LEN] {
+pub(crate) fn goaway(last_stream: u32, code: Code) -> [u8; HEADER_LEN + GOAWAY_LEN] {
     let mut frame = [0; HEADER_LEN + GOAWAY_LEN];
     frame[2] = GOAWAY_LEN as u8;
-    frame[3] = GOAWAY;
+    frame[3] = kind::GOAWAY;
     frame[9..13].copy_from_slice(&last_stream.to_be_bytes());
-    frame[13..].copy_from_slice(&error.to_be_bytes());
+    frame[13..].copy_from_slice(&(code as u32).to_be_bytes());
     frame
 }
 
@@ -162,21 +136,6 @@ pub(crate) mod tests {
         let mut read = Vec::new();
         frames.read(bytes, |frame| read.push(frame));
         read
-    }
-
-    #[test]
-    fn a_goaway_is_reported_with_its_stream() {
-        let mut frames = Frames::new();
-        let bytes = [&goaway(0x8000_0007, ENHANCE_YOUR_CALM)[..], &frame(DATA, END_STREAM, 7, b"x")].concat();
-        let expected = [
-            Frame { kind: GOAWAY, flags: 0, stream: 0, len: 8, last_stream: 7 },
-            Frame { kind: DATA, flags: END_STREAM, stream: 7, len: 1, last_stream: 0 },
-        ];
-        assert_eq!(read(&mut frames, &bytes), expected);
-        assert!(frames.is_between_frames());
-        // A GOAWAY that is too short has no stream.
-        assert_eq!(read(&mut frames, &frame(GOAWAY, 0, 0, b"abc"))[0].last_stream, 0);
-        assert!(frames.is_between_frames());
     }
 
     proptest! {

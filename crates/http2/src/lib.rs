@@ -1,23 +1,19 @@
-//! Limits on the frames of an HTTP/2 peer that the h2 crate does not set (RFC 9113, section 10.5).
+//! HTTP/2 (RFC 9113).
 //!
-//! h2 bounds the memory that a peer can use. It also limits the number of CONTINUATION frames, empty DATA frames,
-//! streams that are reset before they are accepted, and stream errors. It accepts any number of `WINDOW_UPDATE`,
-//! PRIORITY, PING, SETTINGS, `RST_STREAM` and unknown frames: a peer that sends nothing else costs a core.
+//! * [`server::Server`]: the server's side of a connection, as bytes in and bytes out.
+//! * [`Metered`]: limits on the frames of a server, for a client that uses the h2 crate. h2 bounds the memory that a
+//!   peer can use. It accepts any number of `WINDOW_UPDATE`, PRIORITY, PING, SETTINGS, `RST_STREAM` and unknown frames: a
+//!   peer that sends nothing else costs a core.
 //!
-//! [`Meter`] counts frames in both directions. [`Metered`] is a byte stream that ends with a GOAWAY
-//! (`ENHANCE_YOUR_CALM`) when the peer has sent too many. It also makes h2 refuse pseudo-header fields in the trailers
-//! of requests.
-//!
-//! ```text
-//!   TLS stream <--> Metered <--> h2
-//!                     |
-//!                   Meter      reads frame headers (9 bytes each), skips payloads, keeps and copies nothing
-//! ```
+//! Both count the frames of the peer in a `Budget` (RFC 9113, section 10.5).
 
+mod budget;
+mod code;
 mod frames;
-mod meter;
+mod hpack;
 mod metered;
-mod trailers;
+pub mod server;
 
-pub use meter::{Flood, Meter};
-pub use metered::{Metered, Verdict};
+pub use budget::Flood;
+pub use code::Code;
+pub use metered::Metered;

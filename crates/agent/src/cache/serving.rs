@@ -1,19 +1,20 @@
 //! Answers the requests of other agents for cached responses.
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use watari_body::{Body, BoxedRequest};
 use watari_connection::{Connection, Content, Interim, Plaintext, Service};
-use watari_http1::{Refused, Server};
+use watari_http1::Server;
 use watari_mesh::{HttpConnection, HttpStream};
 
 use crate::node::date;
@@ -79,8 +80,8 @@ impl Service for AgentService {
         })
     }
 
-    fn refuse(&mut self, refused: &Refused) -> Response<Body> {
-        refusal(refused.fault.status(), format!("{}\n", refused.fault))
+    fn refuse(&mut self, status: StatusCode, cause: &dyn Display) -> Response<Body> {
+        refusal(status, format!("{cause}\n"))
     }
 
     fn date(&self) -> HeaderValue {

@@ -1,198 +1,193 @@
-//! Serves HTTP/2 over a connection, until the connection ends. The HTTP library holds the state of the streams, so the
-//! connection cannot move.
+//! Serves HTTP/2 over a connection, until the connection ends. A connection of HTTP/2 does not move yet.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Method, Request};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::Interval;
-use watari_http2::{Flood, Metered};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Either};
+use tokio::time::{Instant, Interval};
+use watari_body::Body;
+use watari_connection::{Content, Http2Connection, Http2End, Interim, STREAMS_MAX, Service};
+use watari_http2::server::Limits;
 use watari_stream::TlsStream;
 use watari_values::StayReason;
 
-use super::borrowed_stream::{BorrowedStream, Stream, StreamOwner, lend};
-use super::client_end::Content;
+use super::client_stream::ClientStream;
+use super::early_data::opening::Opening;
 use super::http::{Http, HttpEnd, HttpError, HttpStart, client};
 use super::lingering::Lingering;
-use super::part_wakers::PartWakers;
-use super::requests::Answer;
-use super::stalls::{Stalled, Stalls};
-use super::stream_tasks::StreamTasks;
-use super::streams::Streams;
+use super::requests::{Answer, ResponseBody};
+use super::site_service::SiteService;
+use super::stalls::Stalled;
 use crate::handoff::live::{About, Live};
 use crate::handoff::registry::{Order, Orders};
 use crate::node::peers::Peers;
 
-/// Requests in progress at a time on one connection.
-const STREAMS_MAX: u32 = 64;
-
-/// Bytes that are sealed in advance for a client that does not read, for each stream.
-const SEND_BUFFER_LEN: usize = 64 * 1024;
-
-/// The parts of a connection's task. Streams come first: the connection sends at once what they have.
-const STREAMS: usize = 0;
-const CONNECTION: usize = 1;
-const EVENTS: usize = 2;
-
 /// Serves HTTP/2 until the connection ends. If it is asked to leave, it ends after its streams, if that was requested.
 pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orders) -> HttpEnd {
-    let streams = Arc::new(Streams::default());
-    let (about, borrowed, owner) = lend_stream(start, &streams);
-    drive(http, &about, borrowed, owner, &streams, orders).await
+    let (about, stream, opening) = begin(start);
+    let gate = opening.as_ref().map(|opening| opening.gate()).unwrap_or_default();
+    let service = StreamService(SiteService::new(http.requests.clone(), client(&about), gate));
+    let settings = http.settings.limits();
+    let limits = Limits {
+        streams_max: STREAMS_MAX,
+        list_len_max: u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX),
+        allows_protocol: http.requests.has_origins(),
+    };
+    let connection = Http2Connection::new(stream, limits, service, || Instant::now().into_std());
+    let idle = Idle { look: tokio::time::interval(settings.keep_alive_timeout), requests: None, is_closing: false };
+    Driver { connection, opening, idle }.drive(&http.peers, &about, orders).await
 }
 
-fn lend_stream(start: HttpStart, streams: &Arc<Streams>) -> (About, BorrowedStream, StreamOwner) {
+fn begin(start: HttpStart) -> (About, ClientStream, Option<Box<Opening>>) {
     match start {
         // No connection of HTTP/2 arrives within a response: `Preparations::take` refuses it.
         HttpStart::Live(live) | HttpStart::InResponse(live, _) => {
             let Live { about, parts } = *live;
-            let (borrowed, owner) = lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), streams, None);
-            (about, borrowed, owner)
+            (about, ClientStream::open(TlsStream::from_parts(parts)), None)
         }
         HttpStart::EarlyConnection(early) => {
             let (about, stream, opening) = early.begin();
-            let (borrowed, owner) = lend(Stream::EarlyConnection(stream), streams, Some(opening));
-            (about, borrowed, owner)
+            (about, ClientStream::early(stream), Some(Box::new(opening)))
         }
     }
 }
 
-/// What ends a connection, or may end it.
-enum Event {
-    Ended(Result<(), HttpError>),
-    /// It is time to look whether the connection is idle.
-    Look,
-    /// A client takes nothing of a response, or sends nothing of a request.
-    Stall,
-    Order(Box<Order>),
+struct Driver {
+    connection: Http2Connection<ClientStream, StreamService>,
+    /// Drives the handshake, if it was not done at the start. Boxed, because few connections have one.
+    opening: Option<Box<Opening>>,
+    idle: Idle,
 }
 
-fn poll_event(
-    look: &mut Interval,
-    stalled: Pin<&mut impl Future<Output = ()>>,
-    orders: &mut Orders,
-    cx: &mut Context<'_>,
-) -> Poll<Event> {
-    if let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
-        return Poll::Ready(Event::Order(order));
-    }
-    if look.poll_tick(cx).is_ready() {
-        return Poll::Ready(Event::Look);
-    }
-    stalled.poll(cx).map(|()| Event::Stall)
+/// Ends a connection without requests, and one whose client does not answer.
+struct Idle {
+    look: Interval,
+    /// The number of requests at the last look, if none was in progress.
+    requests: Option<u64>,
+    /// The connection was closed at an earlier look.
+    is_closing: bool,
 }
 
-async fn drive(
-    http: &Http,
-    about: &About,
-    borrowed: BorrowedStream,
-    mut owner: StreamOwner,
-    streams: &Arc<Streams>,
-    orders: &mut Orders,
-) -> HttpEnd {
-    let (gate, end) = (owner.gate(), owner.end.clone());
-    let client = client(about);
-    let stalls = Arc::<Stalls>::default();
-    let service = service_fn(|mut request: Request<Incoming>| {
-        let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
-        let request = request.map(|body| Lingering::new(Content::new(body, &end)));
-        let received = http.requests.receive(request, &stalls, None);
-        let (requests, client, gate, stream) = (http.requests.clone(), client.clone(), gate.clone(), streams.begin());
-        async move {
-            let Answer { response, tunnel } = requests.answer(received, &client, gate).await;
-            Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
-                (Some(tunnel), Some(upgrading)) => tunnel.follow(body, stream, upgrading),
-                _ => stream.keep(body),
-            }))
-        }
-    });
-    let mut tasks = StreamTasks::default();
-    let mut builder = http2::Builder::new(tasks.executor());
-    let limits = http.settings.limits();
-    let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
-    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
-    if http.settings.get().site.has_origins() {
-        builder.enable_connect_protocol();
-    }
-    builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
-    let mut look = tokio::time::interval(timeout);
-    let mut start = 0;
-    let mut is_finishing = false;
-    let metered = Metered::of_client(borrowed);
-    let verdict = metered.verdict();
-    let wakers = PartWakers::<3>::new();
-    let result: Result<(), HttpError> = {
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
-        loop {
-            // A shutdown may have begun, and there may be more events.
-            wakers.wake(CONNECTION);
-            wakers.wake(EVENTS);
+impl Driver {
+    async fn drive(mut self, peers: &Peers, about: &About, orders: &mut Orders) -> HttpEnd {
+        let stalls = self.connection.service().0.stalls.clone();
+        let result = loop {
             let mut stalled = pin!(stalls.next_stall());
-            let event = poll_fn(|cx| {
-                let event = wakers.poll(cx, |part, cx| {
-                    if part == STREAMS {
-                        tasks.poll(cx);
-                    } else if part == EVENTS {
-                        return poll_event(&mut look, stalled.as_mut(), orders, cx);
-                    } else if !owner.poll_opening(cx) {
-                        return Poll::Ready(Event::Ended(Ok(())));
-                    } else if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-                        return Poll::Ready(Event::Ended(result.map_err(HttpError::from)));
-                    } else if owner.asks_for_close() {
-                        connection.as_mut().graceful_shutdown();
-                        wakers.wake(CONNECTION);
-                    }
-                    if tasks.have_begun() {
-                        wakers.wake(STREAMS);
-                    }
-                    Poll::Pending
-                });
-                if event.is_ready() {
-                    return event;
-                }
-                match owner.poll_flush(&mut Context::from_waker(wakers.waker(CONNECTION))) {
-                    Poll::Ready(Err(error)) => Poll::Ready(Event::Ended(Err(error.into()))),
-                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-                }
-            });
-            match event.await {
-                Event::Ended(result) => break result,
-                Event::Look => {
-                    if streams.were_idle(&mut start) {
-                        // All responses are complete, and the client does not take the rest.
-                        if is_finishing {
-                            break Err(Stalled.into());
-                        }
-                        is_finishing = true;
-                        connection.as_mut().graceful_shutdown();
-                    }
-                }
-                Event::Stall => {
-                    connection.as_mut().graceful_shutdown();
-                    if stalls.count() >= streams.open() {
+            match poll_fn(|cx| self.poll(peers, about, orders, stalled.as_mut(), cx)).await {
+                Stop::Ended(result) => break result,
+                Stop::Stall => {
+                    self.connection.close();
+                    if stalls.count() >= self.connection.streams() {
                         break Err(Stalled.into());
                     }
                 }
-                Event::Order(order) => {
-                    if is_to_end(&order, &http.peers, about) {
-                        connection.as_mut().graceful_shutdown();
-                    }
-                }
+            }
+        };
+        self.end(result).await
+    }
+
+    fn poll(
+        &mut self,
+        peers: &Peers,
+        about: &About,
+        orders: &mut Orders,
+        stalled: Pin<&mut impl Future<Output = ()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Stop> {
+        if self.opening.as_mut().is_some_and(|opening| opening.poll(cx) == Poll::Ready(false)) {
+            return Poll::Ready(Stop::Ended(Ok(())));
+        }
+        while let Poll::Ready(Some(order)) = orders.poll_recv(cx) {
+            if is_to_end(&order, peers, about) {
+                self.connection.close();
             }
         }
-    };
-    // hyper reports a flood only as a failed read.
-    let result = if verdict.is_flood() { Err(Flood.into()) } else { result };
-    match owner.take_back().await {
-        Ok(stream) => HttpEnd::Ended(stream, result),
-        Err(unfinished) => HttpEnd::Unfinished(unfinished),
+        while self.idle.look.poll_tick(cx).is_ready() {
+            if !self.idle.look(&mut self.connection) {
+                return Poll::Ready(Stop::Ended(Err(Stalled.into())));
+            }
+        }
+        if stalled.poll(cx).is_ready() {
+            return Poll::Ready(Stop::Stall);
+        }
+        self.connection.poll(cx).map(|end| {
+            Stop::Ended(match end {
+                Http2End::Complete => Ok(()),
+                Http2End::Fault(fault) => Err(fault.into()),
+                Http2End::Stream(error) => Err(error.into()),
+            })
+        })
+    }
+
+    async fn end(self, result: Result<(), HttpError>) -> HttpEnd {
+        match (self.connection.into_stream().into_open().0, self.opening) {
+            (Some(stream), _) => HttpEnd::Ended(stream, result),
+            (None, Some(opening)) => match opening.finish().await {
+                Ok(stream) => HttpEnd::Ended(stream, result),
+                Err(unfinished) => HttpEnd::Unfinished(unfinished),
+            },
+            (None, None) => unreachable!("a stream that is not open has a driver"),
+        }
+    }
+}
+
+impl Idle {
+    /// Returns `false` if the client has not answered, or does not take the rest of its responses.
+    fn look(&mut self, connection: &mut Http2Connection<ClientStream, StreamService>) -> bool {
+        let idle = (connection.streams() == 0).then(|| connection.requests());
+        let was_idle = idle.is_some() && std::mem::replace(&mut self.requests, idle) == idle;
+        if was_idle {
+            if self.is_closing {
+                return false;
+            }
+            self.is_closing = true;
+            connection.close();
+        }
+        connection.look()
+    }
+}
+
+/// What a connection has to be looked at for.
+enum Stop {
+    Ended(Result<(), HttpError>),
+    /// A client takes nothing of a response, or sends nothing of a request.
+    Stall,
+}
+
+/// Answers the requests of one HTTP/2 connection.
+struct StreamService(SiteService);
+
+impl Service for StreamService {
+    /// A response's body, or what a tunnel sends.
+    type Body = Either<ResponseBody, Body>;
+    type Answering = Pin<Box<dyn Future<Output = Response<Self::Body>> + Send>>;
+
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
+        let (head, content) = request.into_parts();
+        // The content of a CONNECT is for the tunnel.
+        let (content, for_tunnel) = match head.method {
+            Method::CONNECT => (Content::empty(), Some(content)),
+            _ => (content, None),
+        };
+        let received = self.0.receive(Request::from_parts(head, Lingering::new(content)), interim);
+        let (requests, client, gate) = (self.0.requests.clone(), self.0.client.clone(), self.0.gate.clone());
+        Box::pin(async move {
+            let Answer { response, tunnel } = requests.answer(received, &client, gate).await;
+            match tunnel.zip(for_tunnel) {
+                Some((tunnel, content)) => response.map(|_| Either::Right(tunnel.on_stream(content).boxed_unsync())),
+                None => response.map(Either::Left),
+            }
+        })
+    }
+
+    fn refuse(&mut self, status: StatusCode, cause: &dyn std::fmt::Display) -> Response<Self::Body> {
+        self.0.refuse(status, cause).map(Either::Left)
+    }
+
+    fn date(&self) -> HeaderValue {
+        self.0.date()
     }
 }
 

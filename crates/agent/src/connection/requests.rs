@@ -1,5 +1,6 @@
 //! Answers requests: their limit, their number, and whether their clients take the responses.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,13 +9,12 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use watari_body::{Body, BoxError, BoxedRequest, Departure, OnInformational};
 use watari_connection::{CannotResume, Resume};
-use watari_http1::Refused;
 use watari_proxy::Client;
 use watari_wire::PrepareRefusal;
 
 use super::early_data::gate::Gate;
+use super::guarded_body::GuardedBody;
 use super::stalls::{Exchange, Stalls, Transfers, Watched};
-use super::streams::GuardedBody;
 use super::strict;
 use super::tunnel::Tunnel;
 use crate::handoff::anchored_stream::AnchoredStream;
@@ -115,11 +115,17 @@ impl Requests {
         self.transfers.send(response.0, &Exchange::on(stalls))
     }
 
-    /// The response to an HTTP/1 request that is malformed or exceeds a limit. It takes no slot.
-    pub(crate) fn refuse(&self, refused: &Refused, client: &Client, stalls: &Arc<Stalls>) -> Response<ResponseBody> {
-        tracing::info!(client = %client.address(), cause = %refused.fault, "request refused");
+    /// The response to a request that HTTP refuses: it is malformed, or exceeds a limit. It takes no slot.
+    pub(crate) fn refuse(
+        &self,
+        status: StatusCode,
+        cause: &dyn Display,
+        client: &Client,
+        stalls: &Arc<Stalls>,
+    ) -> Response<ResponseBody> {
+        tracing::info!(client = %client.address(), cause = %cause, "request refused");
         self.metrics.requests.inc();
-        let response = refusal(refused.fault.status(), format!("{}\n", refused.fault));
+        let response = refusal(status, format!("{cause}\n"));
         let guard = |body| GuardedBody::new(body, ResponseGuards::default());
         response.map(|body| self.transfers.send(guard(body), &Exchange::on(stalls)))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
-use watari_http2::Flood;
+use watari_http2::server::Fault;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
 
@@ -76,7 +76,7 @@ impl Serving {
         let sent_in_all = parts.sent + parts.unsent.len() as u64;
         self.metrics.count_bytes(parts.received - received, sent_in_all - sent);
         self.note(&about, &result, read_end);
-        let conclusion = conclusion(about.tls.alpn == HTTP2, &result, read_end);
+        let conclusion = conclusion(&result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         self.metrics.count_end(conclusion.label());
         // Boxed like all short states: see `Connections::run_new`.
@@ -89,15 +89,14 @@ impl Serving {
             tracing::info!(connection = %about.id, client = %about.client, %cause, "record refused");
             self.metrics.count_record_refused(label(cause));
         }
-        if let Some(error) = refused_request(result) {
-            tracing::info!(connection = %about.id, client = %about.client, cause = %error, "request refused");
-        }
         if let Some(stalled) = result.as_ref().err().and_then(|error| error.downcast_ref::<Stalled>()) {
             tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "connection closed: the client stalls");
         }
-        if let Some(flood) = result.as_ref().err().and_then(|error| error.downcast_ref::<Flood>()) {
-            tracing::info!(connection = %about.id, client = %about.client, cause = %flood, "connection ended");
-            self.metrics.http2_floods.inc();
+        if let Some(fault) = result.as_ref().err().and_then(|error| error.downcast_ref::<Fault>()) {
+            tracing::info!(connection = %about.id, client = %about.client, cause = %fault, "connection ended");
+            if fault.is_flood() {
+                self.metrics.http2_floods.inc();
+            }
         }
     }
 
@@ -156,12 +155,6 @@ impl Conclusion {
     }
 }
 
-/// The client's malformed request, if that ended the connection.
-fn refused_request(result: &Result<(), HttpError>) -> Option<&hyper::Error> {
-    let error = result.as_ref().err()?.downcast_ref::<hyper::Error>()?;
-    error.is_parse().then_some(error)
-}
-
 /// The reason that a record was refused, as a metric label.
 fn label(cause: OpenError) -> &'static str {
     match cause {
@@ -176,77 +169,48 @@ fn label(cause: OpenError) -> &'static str {
 
 /// How a connection ends, by what HTTP and the record layer report:
 ///
-/// | record layer | HTTP | HTTP/1.1 | HTTP/2 |
-/// | --- | --- | --- | --- |
-/// | a bad record, or the client's alert | any | alerted | alerted |
-/// | any other | no error, or a flood of frames | complete | complete |
-/// | any other | a malformed request, or none in time | complete | complete |
-/// | any other | another error of HTTP | cut | complete |
-/// | any other | a stalled client, a broken tunnel | cut | cut |
-fn conclusion(is_http2: bool, result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conclusion {
+/// | record layer | HTTP | |
+/// | --- | --- | --- |
+/// | a bad record, or the client's alert | any | alerted |
+/// | any other | no error, or a fault of HTTP/2, which GOAWAY reports | complete |
+/// | any other | a cut response, a stalled client, a broken tunnel | cut |
+fn conclusion(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conclusion {
     if let Some(ReadEnd::Failed(_) | ReadEnd::PeerAlert(_)) = read_end {
         return Conclusion::Alerted;
     }
-    let Err(error) = result else { return Conclusion::Complete };
-    // GOAWAY reports the error, as below.
-    if error.is::<Flood>() {
-        return Conclusion::Complete;
-    }
-    match error.downcast_ref::<hyper::Error>() {
-        // These errors occur between responses, or before the first.
-        Some(error) if error.is_parse() || error.is_timeout() => Conclusion::Complete,
-        // HTTP/2 ends each stream explicitly, and GOAWAY reports the connection's error.
-        Some(_) if is_http2 => Conclusion::Complete,
-        _ => Conclusion::Cut,
+    match result {
+        Ok(()) => Conclusion::Complete,
+        Err(error) if error.is::<Fault>() => Conclusion::Complete,
+        Err(_) => Conclusion::Cut,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::convert::Infallible;
     use std::io;
 
-    use http::Response;
-    use http_body_util::Empty;
-    use hyper::server::conn::http1;
-    use hyper::service::service_fn;
-    use hyper_util::rt::TokioIo;
-    use tokio::io::duplex;
+    use watari_http2::Code;
 
     use super::*;
 
-    /// The error of HTTP/1.1 for a client that sends `input` and ends.
-    async fn http_error(input: &'static [u8]) -> HttpError {
-        let (mut client, server) = duplex(4096);
-        client.write_all(input).await.unwrap();
-        client.shutdown().await.unwrap();
-        let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new())) });
-        http1::Builder::new().serve_connection(TokioIo::new(server), service).await.unwrap_err().into()
-    }
-
-    #[tokio::test]
-    async fn each_result_of_http_has_its_conclusion() {
+    #[test]
+    fn each_result_of_http_has_its_conclusion() {
         use Conclusion::{Complete, Cut};
-        let results: [(&str, Result<(), HttpError>, Conclusion, Conclusion); 6] = [
-            ("no error", Ok(()), Complete, Complete),
-            ("a flood", Err(Flood.into()), Complete, Complete),
-            ("a malformed request", Err(http_error(b"nonsense\r\n\r\n").await), Complete, Complete),
-            ("an error of HTTP", Err(http_error(b"GET / HTTP/1.1\r\nHo").await), Cut, Complete),
-            ("a stalled client", Err(Stalled.into()), Cut, Cut),
-            ("another error", Err(io::Error::other("broken").into()), Cut, Cut),
+        let fault = Fault { code: Code::ProtocolError, what: "a fault" };
+        let results: [(Result<(), HttpError>, Conclusion); 4] = [
+            (Ok(()), Complete),
+            (Err(fault.into()), Complete),
+            (Err(Stalled.into()), Cut),
+            (Err(io::Error::other("broken").into()), Cut),
         ];
-        for (text, result, of_http1, of_http2) in &results {
+        for (result, expected) in &results {
             for read_end in [None, Some(ReadEnd::CloseNotify), Some(ReadEnd::Truncated)] {
-                assert_eq!(conclusion(false, result, read_end), *of_http1, "{text}");
-                assert_eq!(conclusion(true, result, read_end), *of_http2, "{text}");
+                assert_eq!(conclusion(result, read_end), *expected, "{result:?}");
             }
             for read_end in
                 [ReadEnd::Failed(OpenError::BadRecordMac), ReadEnd::PeerAlert(AlertDescription::INTERNAL_ERROR)]
             {
-                assert_eq!(conclusion(false, result, Some(read_end)), Conclusion::Alerted, "{text}");
-                assert_eq!(conclusion(true, result, Some(read_end)), Conclusion::Alerted, "{text}");
+                assert_eq!(conclusion(result, Some(read_end)), Conclusion::Alerted, "{result:?}");
             }
         }
     }

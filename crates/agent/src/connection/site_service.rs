@@ -1,21 +1,24 @@
-//! Answers the requests of one HTTP/1 connection, and the parts of such a connection within a response.
+//! Answers the requests of one connection, and the parts of an HTTP/1 connection within a response.
 
+use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::io::AsyncWriteExt as _;
-use watari_body::OnInformational;
+use watari_body::{BoxError, OnInformational};
 use watari_connection::leaving::{InResponse, InResponseRest};
 use watari_connection::{Content, Interim, Responding, Service};
-use watari_http1::{Refused, Server};
+use watari_http1::Server;
 use watari_proxy::Client;
 use watari_values::SecretBytes;
 use watari_wire::{AnchoredState, ResponseRest};
 
 use super::early_data::gate::Gate;
-use super::requests::{Requests, ResponseBody};
+use super::requests::{Received, Requests, ResponseBody};
 use super::stalls::Stalls;
 use super::tunnel::{Agreed, Tunnel};
 use crate::handoff::anchored_stream::AnchoredStream;
@@ -52,6 +55,18 @@ pub(super) enum OpenRest {
 impl SiteService {
     pub(super) fn new(requests: Arc<Requests>, client: Arc<Client>, gate: Gate) -> Self {
         Self { requests, client, stalls: Arc::default(), gate, agreed: Agreed::default() }
+    }
+
+    /// A request, as it is answered.
+    pub(super) fn receive<B>(&self, request: Request<B>, interim: &mut Interim) -> Received
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
+    {
+        let on_informational = self.requests.has_origins().then(|| {
+            let sender = interim.sender();
+            OnInformational::new(move |status, fields| sender.send(status, fields))
+        });
+        self.requests.receive(request, &self.stalls, on_informational)
     }
 }
 
@@ -152,11 +167,7 @@ impl Service for SiteService {
     type Answering = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
     fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
-        let on_informational = self.requests.has_origins().then(|| {
-            let sender = interim.sender();
-            OnInformational::new(move |status, fields| sender.send(status, fields))
-        });
-        let received = self.requests.receive(request, &self.stalls, on_informational);
+        let received = self.receive(request, interim);
         let (requests, client) = (self.requests.clone(), self.client.clone());
         let (gate, agreed) = (self.gate.clone(), self.agreed.clone());
         Box::pin(async move {
@@ -166,8 +177,8 @@ impl Service for SiteService {
         })
     }
 
-    fn refuse(&mut self, refused: &Refused) -> Response<ResponseBody> {
-        self.requests.refuse(refused, &self.client, &self.stalls)
+    fn refuse(&mut self, status: StatusCode, cause: &dyn Display) -> Response<ResponseBody> {
+        self.requests.refuse(status, cause, &self.client, &self.stalls)
     }
 
     fn date(&self) -> HeaderValue {

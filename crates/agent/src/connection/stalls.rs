@@ -57,9 +57,9 @@ struct Transfer {
 pub(crate) struct Stalled;
 
 impl Transfers {
-    /// Watches a response's body until it is dropped. hyper polls the body when there is room for more. So the transfer
-    /// waits for the client after each frame. It also waits from the start, because in HTTP/2 the first poll depends on
-    /// the client's window.
+    /// Watches a response's body until it is dropped. The connection polls the body when there is room for more. So the
+    /// transfer waits for the client after each frame. It also waits from the start, because in HTTP/2 the first poll
+    /// depends on the client's window.
     pub(crate) fn send<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
         Watched { body, is_request: false, entry: Some(self.enter(0, exchange)) }
     }

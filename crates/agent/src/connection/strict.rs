@@ -1,25 +1,22 @@
-//! Refuses HTTP/2 requests that RFC 9113 has a server refuse and that h2 accepts. `http1` checks those of HTTP/1. Also
+//! Refuses HTTP/2 requests that RFC 9113 has a server refuse, with a response. `http1` checks those of HTTP/1. Also
 //! checks the size of the head ([`Limits::head_fields_max`], [`Limits::target_bytes_max`]).
 //!
-//! h2 refuses most malformed messages (RFC 9113, section 8): connection-specific fields, names in upper case, `TE` other
-//! than `trailers`, pseudo-header fields that are unknown, missing, repeated or after others, and lengths that are
-//! malformed or differ from the content. This module refuses the rest:
+//! `watari_http2` resets the streams of most malformed requests (RFC 9113, section 8): connection-specific fields, names
+//! in upper case, `TE` other than `trailers`, pseudo-header fields that are unknown, missing, repeated or after others,
+//! and lengths that are malformed or differ from the content. This module refuses the rest:
 //!
-//! | h2 | here |
-//! | --- | --- |
-//! | accepts a `:path` that does not begin with `/` | refused, except `*` with OPTIONS (section 8.3.1) |
-//! | accepts any `:scheme` | `http` is misdirected (421; RFC 9110, section 7.4), others are malformed |
-//! | accepts user information, or no host, in `:authority` | refused (section 8.3.1) |
-//! | accepts `Host` beside a different `:authority`, and several | refused (section 8.3.1) |
-//! | accepts an empty `Content-Length` as 0 | refused |
-//! | accepts PRI | refused: no client uses it (section 11.6) |
-//! | drops pseudo-header fields in trailers | refused by `watari_http2` (section 8.1) |
-//! | drops `:scheme` if there is no `:authority` | not visible, and not forwarded |
+//! * a `:path` that does not begin with `/`, except `*` with OPTIONS (section 8.3.1)
+//! * a `:scheme` of `http`, which is misdirected (421; RFC 9110, section 7.4), and others
+//! * user information, or no host, in `:authority` (section 8.3.1)
+//! * `Host` beside a different `:authority`, and several (section 8.3.1)
+//! * PRI, which no client uses (section 11.6)
+//!
+//! `:scheme` is not visible, and not forwarded, if there is no `:authority`.
 
-use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use watari_body::Body;
 
 use crate::settings::limits::Limits;
@@ -40,9 +37,6 @@ pub(crate) enum Irregular {
     /// RFC 9110, section 7.4.
     #[error("This connection does not serve targets with the scheme http.")]
     Misdirected,
-    /// RFC 9110, section 8.6.
-    #[error("The Content-Length must be a number.")]
-    Length,
     /// RFC 9113, section 8.3.1.
     #[error("The target is not valid for this method.")]
     Target,
@@ -72,7 +66,7 @@ impl Irregular {
     fn status(self) -> StatusCode {
         match self {
             Self::Method => StatusCode::NOT_IMPLEMENTED,
-            Self::Host | Self::Target | Self::Scheme | Self::Length => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target | Self::Scheme => StatusCode::BAD_REQUEST,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Fields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetLen => StatusCode::URI_TOO_LONG,
@@ -123,8 +117,7 @@ fn check_authority_and_path(request: &Parts) -> Result<(), Irregular> {
             return Err(Irregular::Host);
         }
     }
-    let lengths = request.headers.get_all(CONTENT_LENGTH).iter();
-    if lengths.into_iter().any(HeaderValue::is_empty) { Err(Irregular::Length) } else { Ok(()) }
+    Ok(())
 }
 
 fn check_asterisk(method: &Method, target: &Uri) -> Result<(), Irregular> {
@@ -215,13 +208,6 @@ mod tests {
             let target = Uri::builder().scheme("https").authority(authority).path_and_query("/").build().unwrap();
             let is_ok = checked("GET", &target.to_string(), &fields).is_ok();
             assert_eq!(is_ok, is_regular, "{authority} {hosts:?}");
-        }
-    }
-
-    #[test]
-    fn lengths() {
-        for (length, expected) in [("", Err(Irregular::Length)), ("0", Ok(()))] {
-            assert_eq!(checked("GET", "https://a/", &[("content-length", length)]), expected);
         }
     }
 }

@@ -6,21 +6,24 @@
 //! ends the stream cleanly all the same, but `WebSocket` has its own end.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use futures_util::TryStreamExt as _;
+use http_body::{Body, Frame};
+use http_body_util::{BodyDataStream, StreamBody};
 use tokio::io::{AsyncRead, AsyncWrite};
-use watari_connection::Departure;
+use tokio_util::io::{ReaderStream, StreamReader};
+use watari_body::BoxError;
 use watari_connection::leaving::{InResponse, Situation};
+use watari_connection::{Content, Departure};
 use watari_proxy::{TunnelBroken, TunnelRelay};
 use watari_stream::TlsStream;
 use watari_values::{NodeName, StayReason};
 
 use super::departing::{Departing, Departs};
-use super::streams::{GuardedBody, OpenStream};
 use crate::handoff::anchored_stream::AnchoredStream;
 use crate::handoff::live::About;
 use crate::handoff::registry::{Order, Orders};
@@ -28,6 +31,9 @@ use crate::leg::Leg;
 use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
+
+/// The most bytes that wait between a tunnel and its HTTP/2 stream.
+const PIECE_LEN: usize = 16 * 1024;
 
 /// A tunnel that an origin has accepted.
 pub(crate) struct Tunnel {
@@ -132,23 +138,13 @@ impl Tunnel {
         }
     }
 
-    /// Serves an HTTP/2 stream as a tunnel, once the response with `body` is sent. The stream stays open until the
-    /// tunnel ends.
-    pub(crate) fn follow<B>(
-        self,
-        body: B,
-        mut open: OpenStream,
-        upgrading: OnUpgrade,
-    ) -> GuardedBody<B, Option<OpenStream>> {
-        open.becomes_tunnel();
-        tokio::spawn(self.on_stream(upgrading, open));
-        GuardedBody::new(body, None)
-    }
-
-    async fn on_stream(mut self, upgrading: OnUpgrade, _open: OpenStream) {
-        // If the connection has ended in the meantime, so has the stream.
-        let Ok(stream) = upgrading.await else { return };
-        self.join_to_end(&mut TokioIo::new(stream)).await;
+    /// Serves an HTTP/2 stream as a tunnel. `content` is what the client sends. Returns what it gets.
+    pub(crate) fn on_stream(mut self, content: Content) -> impl Body<Data = Bytes, Error = BoxError> + Send {
+        let (ours, theirs) = tokio::io::duplex(PIECE_LEN);
+        let content = BodyDataStream::new(content).map_err(io::Error::other);
+        let mut client = tokio::io::join(StreamReader::new(content), theirs);
+        tokio::spawn(async move { self.join_to_end(&mut client).await });
+        StreamBody::new(ReaderStream::with_capacity(ours, PIECE_LEN).map_ok(Frame::data).map_err(BoxError::from))
     }
 
     /// Relays until the tunnel has ended.

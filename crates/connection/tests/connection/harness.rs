@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,12 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use watari_connection::{Connection, Content, End, Interim, InterimSender, Plaintext, Service};
-use watari_http1::{Limits, Refused, Server};
+use watari_http1::{Limits, Server};
 
 /// The client's end of a connection. Clones share it.
 #[derive(Clone, Default)]
@@ -289,7 +290,7 @@ impl Service for Site {
                 match request.into_body().collect().await {
                     Ok(content) => response.body_mut().left = [Ok(content.to_bytes())].into(),
                     Err(error) => {
-                        *response.status_mut() = http::StatusCode::BAD_REQUEST;
+                        *response.status_mut() = StatusCode::BAD_REQUEST;
                         response.body_mut().left = [Ok(Bytes::from(error.to_string()))].into();
                     }
                 }
@@ -301,7 +302,7 @@ impl Service for Site {
                 response.headers_mut().insert("content-type", HeaderValue::from_static("Text/Event-Stream; charset=x"));
             }
             if path == "/tunnel" {
-                *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+                *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
                 response.headers_mut().insert("connection", HeaderValue::from_static("upgrade"));
                 response.headers_mut().insert("upgrade", HeaderValue::from_static("chat"));
             }
@@ -309,9 +310,9 @@ impl Service for Site {
         })
     }
 
-    fn refuse(&mut self, refused: &Refused) -> Response<Pieces> {
+    fn refuse(&mut self, status: StatusCode, _: &dyn Display) -> Response<Pieces> {
         let mut response = Response::new(Pieces::new(["refused"]));
-        *response.status_mut() = refused.fault.status();
+        *response.status_mut() = status;
         response
     }
 

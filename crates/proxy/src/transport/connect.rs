@@ -137,7 +137,7 @@ impl Connector {
         if !http2 {
             return Ok(Connected::Http1(Http1::new(stream, peer)));
         }
-        let stream = TokioIo::new(Metered::of_server(stream));
+        let stream = TokioIo::new(Metered::new(stream));
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).initial_stream_window_size(STREAM_WINDOW_LEN);
         builder.initial_connection_window_size(CONNECTION_WINDOW_LEN).max_header_list_size(HEAD_LEN_MAX);

@@ -22,7 +22,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, response};
-use hyper::ext::Protocol;
+use watari_http2::server::Protocol;
 
 use crate::exchange::failure::{BadSwitch, Failure};
 use crate::exchange::fields;
@@ -169,7 +169,7 @@ mod tests {
     fn stream(protocol: &'static str) -> Result<Option<Upgrade>, Failure> {
         let mut head = head(&[]);
         (head.method, head.version) = (Method::CONNECT, Version::HTTP_2);
-        head.extensions.insert(Protocol::from_static(protocol));
+        head.extensions.insert(Protocol::new(protocol));
         Upgrade::asked(&head, false)
     }
 

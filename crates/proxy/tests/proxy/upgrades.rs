@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Method, Request, Version};
 use http_body_util::{Empty, Full};
-use hyper::ext::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use watari_http2::server::Protocol;
 use watari_proxy::{HttpVersion, Limits, OriginAddress, PoolConfig, Transport, Tunnel, TunnelBroken};
 
 use crate::common::upgrade::{AGREED, LONG, echo, get_echo, join};
@@ -42,11 +42,11 @@ impl Origin {
     }
 }
 
-/// An extended `CONNECT` of HTTP/2, in the form that hyper uses.
+/// An extended `CONNECT` of HTTP/2, as the agent passes it on.
 fn stream(protocol: &'static str) -> Request<Empty<Bytes>> {
     let request = Request::builder().method(Method::CONNECT).version(Version::HTTP_2).uri("https://example.org/chat");
     let request = request.header("sec-websocket-version", "13").header("sec-websocket-protocol", "superchat");
-    request.extension(Protocol::from_static(protocol)).body(Empty::new()).unwrap()
+    request.extension(Protocol::new(protocol)).body(Empty::new()).unwrap()
 }
 
 /// A proxy whose client and origin are joined by a tunnel, seen from both ends.

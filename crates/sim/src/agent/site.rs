@@ -18,7 +18,6 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, request, response
 use http_body::{Body, Frame, SizeHint};
 use watari_connection::{Content, Interim, Service};
 use watari_handover::{Transfer, TransferConditions};
-use watari_http1::Refused;
 use watari_wire::ANCHORED_DATA_LEN_MAX;
 
 use self::exchange::{Exchange, Failure};
@@ -163,7 +162,7 @@ impl Service for SiteService {
         }
     }
 
-    fn refuse(&mut self, _refused: &Refused) -> Response<SiteBody> {
+    fn refuse(&mut self, _: StatusCode, _: &dyn fmt::Display) -> Response<SiteBody> {
         self.site.network.violation("a request that a client has not sent arrived".to_owned());
         self.status(StatusCode::BAD_REQUEST)
     }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use crate::clients::curl::{Curl, Manner};
-use crate::clients::h2::{Answer, H2, STATUS_200};
+use crate::clients::h2::{Answer, H2, STATUS_200, STATUS_LITERAL};
 use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{Taste, Tls, reset};
 use crate::harness::ctl;
@@ -61,6 +61,17 @@ fn informational_responses_of_an_origin_reach_the_client() {
         assert_eq!((resumable.status, resumable.field("location")), (104, Some("/upload")));
         client.send(b"hello").unwrap();
         assert_eq!(client.take_text().unwrap(), "ok");
+    }
+}
+
+#[test]
+fn informational_responses_reach_a_stream() {
+    let (cluster, _origin) = set();
+    let mut h2 = H2::connect(cluster.clients.any(), cluster.service);
+    let head = [(":method", "GET"), (":scheme", "https"), (":authority", SITE), (":path", "/hinted")];
+    h2.begin(1, &head, true);
+    for status in [STATUS_LITERAL, STATUS_LITERAL, STATUS_200] {
+        assert_eq!(h2.read_status(1), Answer::Head(status));
     }
 }
 

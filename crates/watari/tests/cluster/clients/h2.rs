@@ -79,8 +79,8 @@ pub(crate) enum Answer {
 /// `:status: 200` and `:status: 400` in the static table (RFC 7541, appendix A).
 pub(crate) const STATUS_200: u8 = 0x88;
 pub(crate) const STATUS_400: u8 = 0x8c;
-/// A status that the table does not have: 421, 501.
-pub(crate) const STATUS_LITERAL: u8 = 0x48;
+/// A status that the table does not have: 103, 421, 501.
+pub(crate) const STATUS_LITERAL: u8 = 0x08;
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
 
 /// The first bytes of a client whose streams have windows of `window` bytes.
