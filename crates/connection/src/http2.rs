@@ -21,7 +21,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts as RequestHead;
 use http::{Request, StatusCode};
@@ -286,8 +285,7 @@ impl<S: Service> Exchanges<S> {
                 let Some(slot) = self.slot(stream) else { return };
                 let Self { service, http, output, slots, .. } = self;
                 if let Some(exchange) = &mut slots[slot] {
-                    let data = Bytes::copy_from_slice(&input[data]);
-                    exchange.receive(data, ends, &mut Sending { http, output, service });
+                    exchange.receive(&input[data], ends, &mut Sending { http, output, service });
                 }
                 self.wakers.wake(slot);
             }

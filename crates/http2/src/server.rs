@@ -13,7 +13,7 @@
 //! * A stream exists from [`Event::Request`] until both sides have ended or either has reset it. The functions that send
 //!   do nothing for a stream that is gone.
 //! * **Flow control:** [`Server::release`] returns the window of content that was read. [`Server::capacity`] says how
-//!   much may be sent now. [`Event::Window`] says that more may be sent than before.
+//!   much may be sent now. [`Event::Window`] says that a window has room again.
 //! * **Malformed requests** (section 8.1.1) and other errors of a stream reset it. [`Fault`] ends the connection: the
 //!   GOAWAY is in `out`.
 //! * **Limits:** streams at a time, the size of a head, and the budget of all frames.
@@ -93,7 +93,7 @@ pub enum Event {
     Trailers { stream: StreamId, fields: HeaderMap },
     /// The stream is gone: the client has reset it, or it has broken a rule.
     Reset { stream: StreamId },
-    /// More may be sent on the stream. `None`: on any.
+    /// Content can be sent on the stream, after its window was used up. `None`: on any.
     Window { stream: Option<StreamId> },
 }
 
@@ -238,7 +238,10 @@ impl Server {
     fn close(&mut self, stream: StreamId, by: Closed, out: &mut Vec<u8>) -> bool {
         let Some(place) = self.streams.iter().position(|open| open.id == stream) else { return false };
         let gone = self.streams.remove(place);
-        self.return_window(gone.unread as usize, out);
+        // If both sides have ended, the content may still be read.
+        if by != Closed::Ended {
+            self.return_window(gone.unread as usize, out);
+        }
         self.remember(stream, by);
         true
     }

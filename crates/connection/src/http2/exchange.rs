@@ -1,11 +1,10 @@
 //! One request of an HTTP/2 connection, and its response.
 
-use std::collections::VecDeque;
 use std::fmt::Display;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use http_body::Body;
@@ -47,8 +46,8 @@ enum Phase<S: Service> {
 /// The content of a request, until the service has read all of it or reads no more.
 struct IncomingContent {
     source: Source,
-    /// Content that has come and was not read.
-    received: VecDeque<Bytes>,
+    /// Content that has come and was not read. One buffer, because a client may send it byte by byte.
+    received: BytesMut,
     /// All of it has come.
     is_complete: bool,
     trailers: Option<HeaderMap>,
@@ -66,7 +65,7 @@ impl<S: Service> Exchange<S> {
     ) -> Self {
         let content = content.map(|(source, expects_continue)| IncomingContent {
             source,
-            received: VecDeque::new(),
+            received: BytesMut::new(),
             is_complete: false,
             trailers: None,
             expects_continue,
@@ -86,14 +85,12 @@ impl<S: Service> Exchange<S> {
     }
 
     /// Content of the request has come.
-    pub(super) fn receive(&mut self, data: Bytes, ends: bool, sending: &mut Sending<'_, S>) {
+    pub(super) fn receive(&mut self, data: &[u8], ends: bool, sending: &mut Sending<'_, S>) {
         let Some(content) = &mut self.content else {
             sending.http.release(self.stream, data.len(), sending.output.framing());
             return;
         };
-        if !data.is_empty() {
-            content.received.push_back(data);
-        }
+        content.received.extend_from_slice(data);
         content.is_complete = ends;
     }
 
@@ -134,8 +131,7 @@ impl<S: Service> Exchange<S> {
         let Some(content) = &mut self.content else { return self.end_request(sending) };
         let out = sending.output.framing();
         if content.source.is_dropped() {
-            let len = content.received.iter().map(Bytes::len).sum();
-            sending.http.release(self.stream, len, out);
+            sending.http.release(self.stream, content.received.len(), out);
             self.content = None;
             return self.end_request(sending);
         }
@@ -146,10 +142,9 @@ impl<S: Service> Exchange<S> {
             }
             return;
         }
-        // The last look registers the task for the next read.
-        while content.source.is_wanted(cx)
-            && let Some(data) = content.received.pop_front()
-        {
+        // Registers the task for the next read, too.
+        if content.source.is_wanted(cx) && !content.received.is_empty() {
+            let data = content.received.split().freeze();
             sending.http.release(self.stream, data.len(), out);
             content.source.provide(data);
         }

@@ -421,23 +421,25 @@ impl Server {
         };
         let increment = i64::from(u32::from_be_bytes(increment) & STREAM_MAX);
         if frame.stream == 0 {
+            let was_used_up = self.window <= 0;
             self.window += increment;
             return match increment {
                 0 => Err(Fault::protocol("a window is increased by 0")),
                 _ if self.window > WINDOW_MAX => Err(Fault::new(Code::FlowControlError, "a window is too large")),
-                _ => Ok(Some(Event::Window { stream: None })),
+                _ => Ok(was_used_up.then_some(Event::Window { stream: None })),
             };
         }
         if !self.has_begun(frame.stream) {
             return Err(Fault::protocol("a WINDOW_UPDATE is on a stream that has not begun"));
         }
         let Some(found) = find(&mut self.streams, frame.stream) else { return Ok(None) };
+        let was_used_up = found.window <= 0;
         found.window += increment;
         if increment == 0 || found.window > WINDOW_MAX {
             let code = if increment == 0 { Code::ProtocolError } else { Code::FlowControlError };
             return Ok(self.reset_stream(frame.stream, code, out));
         }
-        Ok(Some(Event::Window { stream: Some(frame.stream) }))
+        Ok((was_used_up && found.window > 0).then_some(Event::Window { stream: Some(frame.stream) }))
     }
 
     fn count_received(&mut self, frame: &Frame, now: impl FnOnce() -> Instant) -> Result<(), Fault> {

@@ -18,18 +18,20 @@ impl Server {
         usize::try_from(window).unwrap_or(0)
     }
 
-    /// Content of a request was read, or is not wanted. The client may send as much again.
+    /// Content of a request was read, or is not wanted. The client may send as much again. `len`: at most what was
+    /// received and not released.
     pub fn release(&mut self, stream: StreamId, len: usize, out: &mut Vec<u8>) {
-        let Some(found) = find(&mut self.streams, stream) else { return };
-        let len = u32::try_from(len).unwrap_or(u32::MAX).min(found.unread);
-        found.unread -= len;
-        found.released += len;
-        if found.released >= WINDOW / 2 && !found.is_request_complete {
-            let released = std::mem::take(&mut found.released);
-            found.receivable += i64::from(released);
-            frame(out, kind::WINDOW_UPDATE, 0, stream, &released.to_be_bytes());
+        if let Some(found) = find(&mut self.streams, stream) {
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            found.unread -= len;
+            found.released += len;
+            if found.released >= WINDOW / 2 && !found.is_request_complete {
+                let released = std::mem::take(&mut found.released);
+                found.receivable += i64::from(released);
+                frame(out, kind::WINDOW_UPDATE, 0, stream, &released.to_be_bytes());
+            }
         }
-        self.return_window(len as usize, out);
+        self.return_window(len, out);
     }
 
     /// Sends an informational response (RFC 9113, section 8.1).

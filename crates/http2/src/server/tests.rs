@@ -21,7 +21,7 @@ struct Scene {
     now: Instant,
 }
 
-/// What became of a frame of the client.
+/// How the server takes a frame of the client.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Nothing,
@@ -178,6 +178,26 @@ fn windows_return_when_content_is_released() {
     assert_eq!(scene.written().len(), 1);
 }
 
+/// The stream has ended, and its content is not read yet.
+#[test]
+fn content_of_a_stream_that_has_ended_keeps_its_window() {
+    let mut scene = Scene::set();
+    scene.post(1);
+    let data = vec![7; 16_384];
+    (0..63).for_each(|_| _ = scene.frame(kind::DATA, 0, 1, &data));
+    scene.frame(kind::DATA, flags::END_STREAM, 1, &data);
+    scene.respond(1, true);
+    assert_eq!((scene.server.streams(), scene.written().len()), (0, 1));
+    scene.post(3);
+    assert_eq!(scene.frame(kind::DATA, 0, 3, b"x"), Outcome::Fault(Code::FlowControlError));
+    let mut scene = Scene::set();
+    scene.post(1);
+    scene.frame(kind::DATA, flags::END_STREAM, 1, &data);
+    scene.respond(1, true);
+    (0..32).for_each(|_| scene.server.release(1, 16_384, &mut scene.out));
+    assert_eq!(scene.written().last().unwrap().0, kind::WINDOW_UPDATE);
+}
+
 #[test]
 fn content_beyond_a_window_is_refused() {
     let mut scene = Scene::set();
@@ -328,10 +348,11 @@ fn a_window_of_the_client_bounds_the_content() {
     // The window becomes negative.
     let smaller = encoded(setting::INITIAL_WINDOW_SIZE, 4);
     assert_eq!(scene.frame(kind::SETTINGS, 0, 0, &smaller), Outcome::Window(None));
-    assert_eq!(scene.frame(kind::WINDOW_UPDATE, 0, 1, &6_u32.to_be_bytes()), Outcome::Window(Some(1)));
+    assert_eq!(scene.frame(kind::WINDOW_UPDATE, 0, 1, &6_u32.to_be_bytes()), Outcome::Nothing);
     assert_eq!(scene.server.capacity(1), 0);
-    scene.frame(kind::WINDOW_UPDATE, 0, 1, &100_000_u32.to_be_bytes());
+    assert_eq!(scene.frame(kind::WINDOW_UPDATE, 0, 1, &100_000_u32.to_be_bytes()), Outcome::Window(Some(1)));
     assert_eq!(scene.server.capacity(1), 16_384);
+    assert_eq!(scene.frame(kind::WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()), Outcome::Nothing);
     // The connection has 65,535 bytes in all.
     for len in [16_384, 16_384, 16_384, 16_373] {
         assert_eq!(scene.server.capacity(1), len);
@@ -474,7 +495,7 @@ fn floods_end_the_connection() {
     let mut scene = Scene::set();
     let outcome = (0..20_000)
         .map(|_| scene.frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]))
-        .find(|outcome| *outcome != Outcome::Window(None));
+        .find(|outcome| *outcome != Outcome::Nothing);
     assert_eq!(outcome, Some(Outcome::Fault(Code::EnhanceYourCalm)));
 }
 
