@@ -38,7 +38,7 @@ pub trait Service {
     type Body: Body<Data = Bytes, Error: Display> + Unpin;
     type Answering: Future<Output = Response<Self::Body>> + Unpin;
 
-    /// Answers a request. The connection has one request at a time. Informational responses may precede the answer.
+    /// Answers a request. An HTTP/1 connection has one at a time. Informational responses may precede the answer.
     fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering;
 
     /// The response to a request that the connection refuses.

@@ -9,9 +9,10 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use watari_http1::ContentFault;
 
-/// The content of a request. The connection decodes a piece when this is polled, so the service sets the pace.
+/// The content of a request. The connection provides a piece when this is polled, so the service sets the pace.
 ///
-/// Any task may poll it. If it is dropped before its end, the connection reads the rest or closes.
+/// Any task may poll it. If it is dropped before its end, an HTTP/1 connection reads the rest or closes, and an HTTP/2
+/// connection skips the rest.
 #[derive(Debug, Default)]
 pub struct Content(Option<Arc<Mutex<Slot>>>);
 
@@ -24,8 +25,8 @@ pub enum Incomplete {
     /// The client's framing of the content is malformed.
     #[error("the content of the request is malformed: {0}")]
     Malformed(ContentFault),
-    /// The connection is gone.
-    #[error("the connection ended before the request was complete")]
+    /// The connection, or the stream, is gone.
+    #[error("the connection or stream ended before the request was complete")]
     Gone,
 }
 
@@ -40,7 +41,7 @@ struct Slot {
     /// Trailers that follow `data`, if they were not read.
     trailers: Option<HeaderMap>,
     state: Flow,
-    /// Bytes that are still to come. `None`: the content is chunked.
+    /// Bytes that are still to come. `None`: unknown.
     left: Option<u64>,
     /// The task that reads, while it waits.
     reader: Option<Waker>,
@@ -64,7 +65,7 @@ impl Content {
         Self(None)
     }
 
-    /// Content of `len` bytes, or chunked content, and the end that provides it.
+    /// Content of `len` bytes, or of unknown length, and the end that provides it.
     pub(crate) fn new(len: Option<u64>) -> (Self, Source) {
         let slot = Slot {
             data: None,

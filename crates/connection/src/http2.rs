@@ -38,8 +38,6 @@ use wakers::Wakers;
 /// Requests in progress at a time, at most.
 pub const STREAMS_MAX: u32 = SLOTS as u32;
 
-/// No content is framed while this many bytes wait to be written.
-const OUTPUT_LEN_MAX: usize = 64 * 1024;
 /// No frame is read while this many bytes wait to be written: the client takes no answers.
 const UNTAKEN_LEN_MAX: usize = 256 * 1024;
 /// The most rounds before the task lets others run.
@@ -66,6 +64,8 @@ pub struct Http2Connection<T, S: Service> {
     is_unflushed: bool,
     /// The client has ended its direction.
     has_ended: bool,
+    /// The client has broken a rule. Only what waits is still written.
+    fault: Option<Fault>,
     heard: Heard,
     clock: fn() -> Instant,
 }
@@ -77,6 +77,8 @@ struct Exchanges<S: Service> {
     output: Output,
     slots: Vec<Option<Box<Exchange<S>>>>,
     wakers: Wakers,
+    /// Slots that were woken when there was no room for a response.
+    held: Slots,
     /// Slots that may have content to send.
     sending: Slots,
     /// The slot whose turn it is to send.
@@ -105,12 +107,13 @@ impl<T: Plaintext, S: Service> Http2Connection<T, S> {
             output,
             slots: Vec::new(),
             wakers: Wakers::default(),
+            held: Slots::default(),
             sending: Slots::default(),
             turn: 0,
             requests: 0,
         };
-        let (is_unflushed, has_ended) = (false, false);
-        Self { stream, gathered: Vec::new(), exchanges, is_unflushed, has_ended, heard: Heard::Yes, clock }
+        let (is_unflushed, has_ended, fault) = (false, false, None);
+        Self { stream, gathered: Vec::new(), exchanges, is_unflushed, has_ended, fault, heard: Heard::Yes, clock }
     }
 
     pub fn service(&self) -> &S {
@@ -137,9 +140,11 @@ impl<T: Plaintext, S: Service> Http2Connection<T, S> {
         http.shut_down(output.framing());
     }
 
-    /// Pings the client if it has sent nothing since the last call. Returns `false` if it has not answered a ping.
+    /// Pings the client if it has sent nothing since the last call. Returns `false` if it has not answered a ping. A client
+    /// that has ended its direction cannot.
     pub fn look(&mut self) -> bool {
         match self.heard {
+            _ if self.has_ended => {}
             Heard::Yes => self.heard = Heard::No,
             Heard::No => {
                 let Exchanges { http, output, .. } = &mut self.exchanges;
@@ -169,15 +174,10 @@ impl<T: Plaintext, S: Service> Http2Connection<T, S> {
         let mut awaits_input = false;
         for _ in 0..ROUNDS_MAX {
             let mut is_waiting = true;
-            if !awaits_input && !self.has_ended && self.exchanges.output.len() < UNTAKEN_LEN_MAX {
+            if !awaits_input && self.is_reading() {
                 match self.poll_read(cx) {
                     Poll::Ready(Ok(())) => is_waiting = false,
-                    Poll::Ready(Err(Http2End::Fault(fault))) => {
-                        // If the client does not read, the GOAWAY is lost.
-                        let _ = self.poll_write(cx);
-                        return Poll::Ready(Http2End::Fault(fault));
-                    }
-                    Poll::Ready(Err(end)) => return Poll::Ready(end),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Http2End::Stream(error)),
                     Poll::Pending => awaits_input = true,
                 }
             }
@@ -188,26 +188,36 @@ impl<T: Plaintext, S: Service> Http2Connection<T, S> {
                 Poll::Ready(Ok(false)) | Poll::Pending => {}
             }
             if is_waiting && !self.exchanges.wakers.are_woken() {
-                return if self.is_over() { Poll::Ready(Http2End::Complete) } else { Poll::Pending };
+                return self.poll_end();
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Whether nothing is left to do.
-    fn is_over(&self) -> bool {
+    fn is_reading(&self) -> bool {
+        !self.has_ended && self.fault.is_none() && self.exchanges.output.len() < UNTAKEN_LEN_MAX
+    }
+
+    /// Ready if nothing is left to do.
+    fn poll_end(&self) -> Poll<Http2End> {
         let exchanges = &self.exchanges;
+        if !exchanges.output.is_empty() || self.is_unflushed {
+            return Poll::Pending;
+        }
+        if let Some(fault) = self.fault {
+            return Poll::Ready(Http2End::Fault(fault));
+        }
         let is_last = self.has_ended || exchanges.http.is_over();
-        is_last && exchanges.slots.iter().all(Option::is_none) && exchanges.output.is_empty() && !self.is_unflushed
+        if is_last && exchanges.slots.is_empty() { Poll::Ready(Http2End::Complete) } else { Poll::Pending }
     }
 
     /// Takes the frames that have come.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2End>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let read = match ready!(Pin::new(&mut self.stream).poll_fill_buf(cx)) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => &[],
-            Err(error) => return Poll::Ready(Err(Http2End::Stream(error))),
+            Err(error) => return Poll::Ready(Err(error)),
         };
         if read.is_empty() {
             self.has_ended = true;
@@ -229,7 +239,11 @@ impl<T: Plaintext, S: Service> Http2Connection<T, S> {
             self.gathered = Vec::new();
         }
         Pin::new(&mut self.stream).consume(read_len);
-        Poll::Ready(taken.map_err(Http2End::Fault))
+        if let Err(fault) = taken {
+            self.fault = Some(fault);
+            self.exchanges.slots.clear();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Writes what there is to write, and flushes when nothing follows at once. Returns whether there was anything.
@@ -274,12 +288,13 @@ impl<S: Service> Exchanges<S> {
         match event {
             Event::Request { stream, head, content_len, ends } => self.begin(stream, *head, content_len, ends),
             Event::TooLong { stream } => {
+                let Some(slot) = self.free_slot(stream) else { return };
                 self.requests += 1;
                 let refused = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
                 let response = self.service.refuse(refused, &"the request has too long fields");
                 let Self { service, http, output, .. } = self;
                 let exchange = Exchange::refused(stream, response, &mut Sending { http, output, service });
-                self.insert(exchange);
+                self.insert(slot, exchange);
             }
             Event::Data { stream, data, ends } => {
                 let Some(slot) = self.slot(stream) else { return };
@@ -287,14 +302,14 @@ impl<S: Service> Exchanges<S> {
                 if let Some(exchange) = &mut slots[slot] {
                     exchange.receive(&input[data], ends, &mut Sending { http, output, service });
                 }
-                self.wakers.wake(slot);
+                self.poll_slot(slot, Exchange::pass_content);
             }
             Event::Trailers { stream, fields } => {
                 let Some(slot) = self.slot(stream) else { return };
                 if let Some(exchange) = &mut self.slots[slot] {
                     exchange.complete(fields);
                 }
-                self.wakers.wake(slot);
+                self.poll_slot(slot, Exchange::pass_content);
             }
             Event::Reset { stream } => {
                 if let Some(slot) = self.slot(stream) {
@@ -309,6 +324,7 @@ impl<S: Service> Exchanges<S> {
     }
 
     fn begin(&mut self, stream: StreamId, head: RequestHead, content_len: Option<u64>, ends: bool) {
+        let Some(slot) = self.free_slot(stream) else { return };
         self.requests += 1;
         let expects_continue =
             head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
@@ -320,30 +336,31 @@ impl<S: Service> Exchanges<S> {
         };
         let mut interim = Interim::default();
         let answering = self.service.answer(Request::from_parts(head, content), &mut interim);
-        self.insert(Exchange::answering(stream, source, answering, interim));
+        self.insert(slot, Exchange::answering(stream, source, answering, interim));
     }
 
-    /// Gives an exchange a slot.
-    fn insert(&mut self, exchange: Exchange<S>) {
-        let free = self.slots.iter().position(Option::is_none);
-        let slot = match free {
-            Some(slot) => slot,
-            // Services still read requests whose responses are complete.
-            None if self.slots.len() == SLOTS => {
-                self.http.reset(exchange.stream(), Code::RefusedStream, self.output.framing());
-                return;
-            }
-            None => {
-                self.slots.push(None);
-                self.slots.len() - 1
-            }
-        };
+    /// A slot for the exchange on this stream. If there is none, services still read requests whose responses are
+    /// complete, and the stream is refused.
+    fn free_slot(&mut self, stream: StreamId) -> Option<usize> {
+        let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        if free == SLOTS {
+            self.http.reset(stream, Code::RefusedStream, self.output.framing());
+            return None;
+        }
+        Some(free)
+    }
+
+    fn insert(&mut self, slot: usize, exchange: Exchange<S>) {
+        if slot == self.slots.len() {
+            self.slots.push(None);
+        }
         self.slots[slot] = Some(Box::new(exchange));
         self.wakers.wake(slot);
     }
 
     fn remove(&mut self, slot: usize) {
         self.slots[slot] = None;
+        self.held.remove(slot);
         self.sending.remove(slot);
         while self.slots.last().is_some_and(Option::is_none) {
             self.slots.pop();
@@ -365,11 +382,17 @@ impl<S: Service> Exchanges<S> {
 
     /// Polls the exchanges that were woken, and frames content in turn while there is room.
     fn poll(&mut self) {
-        for slot in self.wakers.take().iter() {
-            self.poll_slot(slot, Exchange::poll);
+        let mut woken = self.wakers.take();
+        if self.output.has_room() {
+            woken = woken.union(std::mem::take(&mut self.held));
+        }
+        for slot in woken.iter() {
+            if self.poll_slot(slot, Exchange::poll) == Some(true) {
+                self.held.insert(slot);
+            }
             self.sending.insert(slot);
         }
-        while self.output.len() < OUTPUT_LEN_MAX
+        while self.output.has_room()
             && let Some(slot) = self.sending.next_from(self.turn)
         {
             if self.poll_slot(slot, Exchange::send) != Some(true) {

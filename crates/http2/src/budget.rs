@@ -14,6 +14,7 @@ use crate::frames::{Frame, flags, kind};
 /// | DATA with content | + 1 for each KiB | + 2, + 1 for each 256 bytes |
 /// | DATA without content, unless it ends a stream | - 1 | |
 /// | `RST_STREAM` | - 20 | |
+/// | any that makes us reset its stream | - 20 as well | |
 /// | SETTINGS, PING, without ACK | - 4 | |
 /// | any other, also of unknown types | - 1 | |
 /// | on a stream that our GOAWAY does not admit | - 10, - 1 for each 128 bytes | |
@@ -54,6 +55,12 @@ impl Budget {
         self.add(price(frame, is_admitted));
     }
 
+    /// Counts a stream that is reset because of a received frame. A peer could otherwise begin streams and have them reset
+    /// without end.
+    pub(crate) fn made_reset(&mut self) {
+        self.add(RESET_PRICE);
+    }
+
     /// Counts a sent frame with a payload of `len` bytes.
     pub(crate) fn sent(&mut self, kind: u8, len: u32) {
         self.add(payment(kind, len));
@@ -82,6 +89,9 @@ impl Budget {
 /// The time without frames in which the tokens reach [`BURST_MAX`].
 const REFILL_TIME: Duration = Duration::from_secs((BURST_MAX / TOKENS_PER_S) as u64);
 
+/// The tokens that the reset of a stream takes.
+const RESET_PRICE: i64 = -20;
+
 /// The tokens that a received frame adds. Negative: takes.
 fn price(frame: &Frame, is_admitted: bool) -> i64 {
     let len = i64::from(frame.len);
@@ -92,7 +102,7 @@ fn price(frame: &Frame, is_admitted: bool) -> i64 {
         kind::HEADERS => 4,
         kind::DATA if len == 0 && frame.flags & flags::END_STREAM == 0 => -1,
         kind::DATA => len / 1024,
-        kind::RST_STREAM => -20,
+        kind::RST_STREAM => RESET_PRICE,
         // Their ACK flag has the same value as END_STREAM (RFC 9113, sections 6.5 and 6.7).
         kind::SETTINGS | kind::PING if frame.flags & flags::END_STREAM == 0 => -4,
         _ => -1,

@@ -1,4 +1,4 @@
-//! Splits a byte stream into frame headers.
+//! Headers of frames, and their place in a byte stream.
 
 use crate::Code;
 

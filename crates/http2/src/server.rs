@@ -11,7 +11,7 @@
 //! * [`Server::receive`] takes one frame at a time from the start of the input. Content is reported as it comes, also
 //!   within a frame. A frame of another kind has to be complete.
 //! * A stream exists from [`Event::Request`] until both sides have ended or either has reset it. The functions that send
-//!   do nothing for a stream that is gone.
+//!   heads, trailers and resets do nothing for a stream that is gone.
 //! * **Flow control:** [`Server::release`] returns the window of content that was read. [`Server::capacity`] says how
 //!   much may be sent now. [`Event::Window`] says that a window has room again.
 //! * **Malformed requests** (section 8.1.1) and other errors of a stream reset it. [`Fault`] ends the connection: the
@@ -44,7 +44,8 @@ use stream::{Closed, Stream};
 /// The number of a stream (RFC 9113, section 5.1.1).
 pub type StreamId = u32;
 
-/// Bytes that a client may send before they are read: on each stream, and on the connection.
+/// Bytes that a client may send before they are read: on each stream, and on the connection. So one request whose content
+/// is not read holds up the content of others, and never more than this waits.
 const WINDOW: u32 = 1024 * 1024;
 /// The windows of a new connection (RFC 9113, section 6.9.2).
 const INITIAL_WINDOW: u32 = 65_535;
@@ -227,11 +228,6 @@ impl Server {
     /// Whether frames on this stream are ignored: it began after the last one that is accepted.
     fn is_excluded(&self, stream: StreamId) -> bool {
         self.shutdown == Shutdown::Final && stream > self.last_stream
-    }
-
-    fn reset_stream(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) -> Option<Event> {
-        reset_frame(stream, code, out);
-        self.close(stream, Closed::Here, out).then_some(Event::Reset { stream })
     }
 
     /// Removes a stream. Returns whether it was there. Its window returns to the connection.

@@ -14,7 +14,7 @@ use crate::leg::Leg;
 /// Bytes of early data that are taken at a time.
 const EARLY_LEN: usize = 4096;
 
-/// The stream of an HTTP/1 connection. It becomes the final stream by itself when the handshake is done.
+/// The stream of a connection. It becomes the final stream by itself when the handshake is done.
 pub(super) struct ClientStream {
     stream: Stage,
     /// Early data that was taken and not consumed.

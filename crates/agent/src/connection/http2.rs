@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either};
-use tokio::time::{Instant, Interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use watari_body::Body;
 use watari_connection::{Content, Http2Connection, Http2End, Interim, STREAMS_MAX, Service};
 use watari_http2::server::Limits;
@@ -36,7 +36,10 @@ pub(super) async fn serve_http2(http: &Http, start: HttpStart, orders: &mut Orde
         allows_protocol: http.requests.has_origins(),
     };
     let connection = Http2Connection::new(stream, limits, service, || Instant::now().into_std());
-    let idle = Idle { look: tokio::time::interval(settings.keep_alive_timeout), requests: None, is_closing: false };
+    let mut look = tokio::time::interval(settings.keep_alive_timeout);
+    // After a pause of the machine, the client gets its time.
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let idle = Idle { look, requests: None, is_closing: false };
     Driver { connection, opening, idle }.drive(&http.peers, &about, orders).await
 }
 

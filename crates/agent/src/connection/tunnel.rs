@@ -2,8 +2,8 @@
 //!
 //! The connection to an origin stays at the agent that made it. A client's connection that is a tunnel can move: the
 //! agent that has the origin's side is then its anchor, and exchanges the bytes with the owner (`handoff::anchors`).
-//! An end without an announcement, such as an idle timeout, is not a clean end for the client. On HTTP/2, the library
-//! ends the stream cleanly all the same, but `WebSocket` has its own end.
+//! An end without an announcement, such as an idle timeout, is not a clean end for the client. On HTTP/2, the
+//! stream ends cleanly all the same, but `WebSocket` has its own end.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +32,7 @@ use crate::node::metrics::Counted;
 use crate::node::peers::Peers;
 use crate::node::slots::Slot;
 
-/// The most bytes that wait between a tunnel and its HTTP/2 stream.
+/// The most bytes that wait between a tunnel and its HTTP/2 stream, on the way to the client.
 const PIECE_LEN: usize = 16 * 1024;
 
 /// A tunnel that an origin has accepted.

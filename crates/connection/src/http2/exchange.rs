@@ -113,10 +113,14 @@ impl<S: Service> Exchange<S> {
         matches!(self.phase, Phase::Answered) && self.content.is_none()
     }
 
-    /// Passes content on that the service wants, and asks it for its response.
-    pub(super) fn poll(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
-        self.poll_content(sending, cx);
-        let Phase::Answering(answering) = &mut self.phase else { return };
+    /// Passes content on that the service wants, and asks it for its response, if there is room for that. Returns whether
+    /// there is no room: the exchange has to be polled again when there is.
+    pub(super) fn poll(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) -> bool {
+        self.pass_content(sending, cx);
+        let Phase::Answering(answering) = &mut self.phase else { return false };
+        if !sending.output.has_room() {
+            return true;
+        }
         let response = Pin::new(answering).poll(cx);
         for (status, fields) in self.interim.take(cx) {
             sending.http.send_informational(self.stream, status, &fields, sending.output.framing());
@@ -124,32 +128,42 @@ impl<S: Service> Exchange<S> {
         if let Poll::Ready(response) = response {
             self.respond(response, sending);
         }
-        self.poll_content(sending, cx);
+        self.pass_content(sending, cx);
+        false
     }
 
-    fn poll_content(&mut self, sending: &mut Sending<'_, S>, cx: &Context<'_>) {
+    /// Passes content on that the service wants.
+    pub(super) fn pass_content(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
         let Some(content) = &mut self.content else { return self.end_request(sending) };
-        let out = sending.output.framing();
+        // Registers the task before the content is found to be read on: it may be dropped at any time.
+        let is_wanted = content.source.is_wanted(cx);
         if content.source.is_dropped() {
-            sending.http.release(self.stream, content.received.len(), out);
-            self.content = None;
+            self.discard_content(sending);
             return self.end_request(sending);
         }
+        let out = sending.output.framing();
         if content.received.is_empty() && !content.is_complete && content.expects_continue {
-            if content.source.is_wanted(cx) && matches!(self.phase, Phase::Answering(_)) {
+            if is_wanted && matches!(self.phase, Phase::Answering(_)) {
                 content.expects_continue = false;
                 sending.http.send_informational(self.stream, StatusCode::CONTINUE, &HeaderMap::new(), out);
             }
             return;
         }
-        // Registers the task for the next read, too.
-        if content.source.is_wanted(cx) && !content.received.is_empty() {
+        if is_wanted && !content.received.is_empty() {
             let data = content.received.split().freeze();
             sending.http.release(self.stream, data.len(), out);
             content.source.provide(data);
+            // Registers the task for the next read.
+            content.source.is_wanted(cx);
         }
         if let Some(content) = self.content.take_if(|content| content.is_complete && content.received.is_empty()) {
             content.source.complete(content.trailers);
+        }
+    }
+
+    fn discard_content(&mut self, sending: &mut Sending<'_, S>) {
+        if let Some(content) = self.content.take() {
+            sending.http.release(self.stream, content.received.len(), sending.output.framing());
         }
     }
 
@@ -183,7 +197,8 @@ impl<S: Service> Exchange<S> {
     /// The response is complete.
     fn set_answered(&mut self, sending: &mut Sending<'_, S>) {
         self.phase = Phase::Answered;
-        if self.content.take_if(|content| content.source.is_dropped()).is_some() || self.content.is_none() {
+        if self.content.as_ref().is_none_or(|content| content.source.is_dropped()) {
+            self.discard_content(sending);
             self.end_request(sending);
         }
     }
@@ -192,12 +207,8 @@ impl<S: Service> Exchange<S> {
     /// may be more at once.
     pub(super) fn send(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) -> bool {
         let Phase::Responding { body, pending } = &mut self.phase else { return false };
-        let capacity = sending.http.capacity(self.stream);
+        // The end needs no window, so the body is asked for its next piece in any case.
         if pending.is_empty() {
-            // The end needs no window.
-            if capacity == 0 && !body.is_end_stream() {
-                return false;
-            }
             match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(None) => return self.end(None, sending),
@@ -209,7 +220,7 @@ impl<S: Service> Exchange<S> {
                 },
             }
         }
-        let len = pending.len().min(capacity);
+        let len = pending.len().min(sending.http.capacity(self.stream));
         if len == 0 {
             return false;
         }

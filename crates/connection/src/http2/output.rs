@@ -7,6 +7,8 @@ use bytes::{Buf, Bytes};
 
 /// The most slices of one write.
 const SLICES_MAX: usize = 16;
+/// No responses are framed while this many bytes wait.
+const OUTPUT_LEN_MAX: usize = 64 * 1024;
 /// Data up to this length are copied behind their frame's header, in bytes.
 const COPIED_LEN_MAX: usize = 1024;
 
@@ -29,6 +31,11 @@ impl Output {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether more may be framed.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() < OUTPUT_LEN_MAX
     }
 
     /// The buffer to append frames to.
@@ -80,6 +87,11 @@ impl Output {
         if self.is_empty() {
             // An idle connection holds no buffer.
             *self = Self::default();
+        } else if self.written >= self.framing.len() - self.written {
+            // To move the rest to the front costs at most as much as was written since the last time.
+            self.framing.drain(..self.written);
+            self.data.iter_mut().for_each(|(end, _)| *end -= self.written);
+            self.written = 0;
         }
     }
 }
@@ -87,6 +99,22 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An output that is never quite empty does not grow.
+    #[test]
+    fn a_long_stream_needs_one_buffer() {
+        for len in [COPIED_LEN_MAX, COPIED_LEN_MAX + 1] {
+            let mut output = Output::default();
+            output.framing().extend_from_slice(&[0; 5_000]);
+            for _ in 0..10_000 {
+                output.framing().extend_from_slice(b"head");
+                output.push(Bytes::from(vec![7; len]));
+                output.advance(len + 4);
+                assert_eq!(output.len(), 5_000);
+                assert!(output.framing.capacity() < 25_000 && output.data.len() < 10);
+            }
+        }
+    }
 
     #[test]
     fn any_partial_writes_leave_the_rest() {

@@ -18,6 +18,10 @@ impl Slots {
         self.0 &= !(1 << slot);
     }
 
+    pub(super) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// The first slot from `start` on, around the end.
     pub(super) fn next_from(self, start: usize) -> Option<usize> {
         let rotated = self.0.rotate_right(start as u32);

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::head::Head;
 use super::stream::{Closed, Stream};
 use super::{
-    Block, Content, Event, Expects, FRAME_LEN_MAX, Fault, Received, SHUTDOWN_PING, STREAM_MAX, Server, Shutdown,
-    StreamId, find, frame, reset_frame, setting,
+    Block, CLOSED_MAX, Content, Event, Expects, FRAME_LEN_MAX, Fault, Received, SHUTDOWN_PING, STREAM_MAX, Server,
+    Shutdown, StreamId, find, frame, reset_frame, setting,
 };
 use crate::Code;
 use crate::frames::{self, Frame, HEADER_LEN, flags, kind};
@@ -135,7 +135,8 @@ impl Server {
         };
         let len = frame.len as usize;
         let left = len.checked_sub(head_len + padding).ok_or(Fault::protocol("the padding of a frame is too long"))?;
-        self.count_received(frame, now)?;
+        // Padding pays for nothing.
+        self.count_received(&Frame { len: left as u32, ..*frame }, now)?;
         if !self.has_begun(frame.stream) {
             return Err(Fault::protocol("content is on a stream that has not begun"));
         }
@@ -173,10 +174,10 @@ impl Server {
         if found.receivable < 0 {
             return Err(Refused::With(Code::FlowControlError));
         }
-        found.unread += frame.len;
         if !found.counts_content(content as u64, ends) {
             return Err(Refused::With(Code::ProtocolError));
         }
+        found.unread += frame.len;
         Ok(())
     }
 
@@ -289,7 +290,14 @@ impl Server {
                 Some(Closed::Ended) => {
                     return Err(Fault::new(Code::StreamClosed, "a header block is on a stream that has ended"));
                 }
-                None => return Err(Fault::protocol("a stream begins with a number below that of an earlier one")),
+                None if self.closed.len() < CLOSED_MAX => {
+                    return Err(Fault::protocol("a stream begins with a number below that of an earlier one"));
+                }
+                // It may have been open, and is forgotten.
+                None => {
+                    self.refuse(stream, Code::StreamClosed, out);
+                    return Ok(None);
+                }
             },
             Some(found) if found.is_request_complete => Refused::With(Code::StreamClosed),
             Some(found) if !ends || !found.is_content_complete() => Refused::With(Code::ProtocolError),
@@ -319,8 +327,12 @@ impl Server {
         if find(&mut self.streams, frame.stream).is_some() {
             return Ok(self.reset_stream(frame.stream, code, out));
         }
-        reset_frame(frame.stream, code, out);
-        Ok(None)
+        if self.has_begun(frame.stream) {
+            self.refuse(frame.stream, code, out);
+            return Ok(None);
+        }
+        // No stream is reset before it has begun.
+        Err(Fault::new(code, "a PRIORITY frame is malformed"))
     }
 
     /// RFC 9113, section 6.4.
@@ -460,11 +472,22 @@ impl Server {
             Refused::Gone => {
                 // Otherwise the client has not seen the reset yet (RFC 9113, section 5.1), or it was long ago.
                 if let Some(Closed::There | Closed::Ended) = self.closed_by(stream) {
-                    reset_frame(stream, Code::StreamClosed, out);
+                    self.refuse(stream, Code::StreamClosed, out);
                 }
                 None
             }
         }
+    }
+
+    /// Resets a stream because of a frame of the client.
+    fn reset_stream(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) -> Option<Event> {
+        self.refuse(stream, code, out);
+        self.close(stream, Closed::Here, out).then_some(Event::Reset { stream })
+    }
+
+    fn refuse(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) {
+        self.budget.made_reset();
+        reset_frame(stream, code, out);
     }
 
     fn closed_by(&self, stream: StreamId) -> Option<Closed> {
@@ -474,7 +497,7 @@ impl Server {
     /// Refuses a stream that begins.
     fn reset_new(&mut self, stream: StreamId, code: Code, out: &mut Vec<u8>) -> Option<Event> {
         self.remember(stream, Closed::Here);
-        reset_frame(stream, code, out);
+        self.refuse(stream, code, out);
         None
     }
 }

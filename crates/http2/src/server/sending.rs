@@ -19,10 +19,10 @@ impl Server {
     }
 
     /// Content of a request was read, or is not wanted. The client may send as much again. `len`: at most what was
-    /// received and not released.
+    /// received and not released. Also after both sides have ended, and not after a reset.
     pub fn release(&mut self, stream: StreamId, len: usize, out: &mut Vec<u8>) {
         if let Some(found) = find(&mut self.streams, stream) {
-            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            let len = u32::try_from(len).unwrap_or(u32::MAX).min(found.unread);
             found.unread -= len;
             found.released += len;
             if found.released >= WINDOW / 2 && !found.is_request_complete {
@@ -56,8 +56,9 @@ impl Server {
     }
 
     /// Writes the header of a frame for content, which has to follow: at most [`Self::capacity`] bytes. `ends`: the
-    /// response is complete.
+    /// response is complete. The stream's response must not be complete, and the stream not gone.
     pub fn start_data(&mut self, stream: StreamId, len: usize, ends: bool, out: &mut Vec<u8>) {
+        debug_assert!(!self.is_answered(stream) && (len == 0 || len <= self.capacity(stream)));
         let sent = u32::try_from(len).unwrap_or(u32::MAX);
         self.window -= i64::from(sent);
         if let Some(found) = find(&mut self.streams, stream) {

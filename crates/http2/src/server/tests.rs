@@ -459,9 +459,16 @@ fn frames_that_are_answered_or_ignored() {
     assert_eq!(scene.frame(0xfe, 0xff, 77, b"unknown"), Outcome::Nothing);
     assert_eq!(scene.frame(kind::PRIORITY, 0, 77, &[0, 0, 0, 1, 5]), Outcome::Nothing);
     assert!(scene.out.is_empty());
-    assert_eq!(scene.frame(kind::PRIORITY, 0, 5, &[0, 0, 0, 5, 5]), Outcome::Nothing);
-    assert_eq!(scene.frame(kind::PRIORITY, 0, 7, &[0; 4]), Outcome::Nothing);
-    assert_eq!(scene.written_resets(), [(5, reset(Code::ProtocolError)), (7, reset(Code::FrameSizeError))]);
+    for (payload, code) in [(&[0, 0, 0, 5, 5][..], Code::ProtocolError), (&[0; 4], Code::FrameSizeError)] {
+        let mut scene = Scene::set();
+        scene.get(5);
+        assert_eq!(scene.frame(kind::PRIORITY, 0, 5, payload), Outcome::Reset(5));
+        assert_eq!(scene.written_resets(), [(5, reset(code))]);
+        assert_eq!(scene.frame(kind::PRIORITY, 0, 5, payload), Outcome::Nothing);
+        assert_eq!(scene.written_resets(), [(5, reset(code))]);
+        // RST_STREAM is not for streams that have not begun (RFC 9113, section 6.4).
+        assert!(matches!(scene.frame(kind::PRIORITY, 0, 7, &[0; 4]), Outcome::Fault(_)));
+    }
 }
 
 #[test]
@@ -488,6 +495,34 @@ fn a_shutdown_lets_streams_end() {
     assert_eq!(scene.frame(kind::DATA, flags::END_STREAM, 3, b"all"), Outcome::Data { len: 3, ends: true });
     scene.respond(3, true);
     assert!(scene.server.is_over());
+}
+
+/// A client begins streams and has them reset (CVE-2025-8671).
+#[test]
+fn streams_that_a_client_has_reset_are_counted() {
+    for (kind, payload) in [(kind::WINDOW_UPDATE, &[0; 4][..]), (kind::DATA, b"late")] {
+        let mut scene = Scene::set();
+        let refused = (0..5_000).find(|number| {
+            let stream = 1 + 2 * number;
+            let begun = scene.frame(kind::HEADERS, ENDS, stream, GET);
+            let outcomes = [begun, scene.frame(kind, 0, stream, payload)];
+            outcomes.contains(&Outcome::Fault(Code::EnhanceYourCalm))
+        });
+        assert!(refused.is_some_and(|number| number < 700), "{refused:?} streams");
+    }
+}
+
+/// Content that breaks its declared length returns its window once.
+#[test]
+fn a_window_returns_once() {
+    let mut scene = Scene::set();
+    let head = [POST, &[0x0f, 28 - 15, 1, b'3']].concat();
+    for number in 0..31 {
+        let stream = 1 + 2 * number;
+        scene.frame(kind::HEADERS, flags::END_HEADERS, stream, &head);
+        assert_eq!(scene.frame(kind::DATA, 0, stream, &[7; 16_384]), Outcome::Reset(stream));
+    }
+    assert!(scene.written().iter().all(|(kind, ..)| *kind != kind::WINDOW_UPDATE));
 }
 
 #[test]
