@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, DuplexStream, ReadBuf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use watari_connection::{Content, Http2Connection, Http2End, Interim, Plaintext, STREAMS_MAX, Service};
+use watari_connection::{Content, Http2Connection, Http2End, Interim, InterimSender, Plaintext, STREAMS_MAX, Service};
 use watari_http2::server::Limits;
 
 const LIMITS: Limits = Limits { streams_max: STREAMS_MAX, list_len_max: 16_384, allows_protocol: true };
@@ -83,7 +83,10 @@ impl Service for Site {
     type Body = Pieces;
     type Answering = Pin<Box<dyn Future<Output = Response<Pieces>> + Send>>;
 
-    fn answer(&mut self, request: Request<Content>, _: &mut Interim) -> Self::Answering {
+    fn answer(&mut self, request: Request<Content>, interim: &mut Interim) -> Self::Answering {
+        if request.uri().path() == "/hints" {
+            return Box::pin(hint(interim.sender()));
+        }
         Box::pin(answer(request))
     }
 
@@ -98,10 +101,32 @@ impl Service for Site {
     }
 }
 
+/// The informational responses to `/hints`.
+pub(crate) const HINTS_MAX: usize = 5_000;
+/// Those that were sent.
+pub(crate) static HINTS: AtomicUsize = AtomicUsize::new(0);
+
+async fn hint(sender: InterimSender) -> Response<Pieces> {
+    let fields =
+        HeaderMap::from_iter([(http::header::LINK, HeaderValue::from_static("</a-style-sheet-with-a-name.css>"))]);
+    for _ in 0..HINTS_MAX {
+        sender.send(StatusCode::EARLY_HINTS, fields.clone());
+        HINTS.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+    }
+    Response::new(Pieces::default())
+}
+
 async fn answer(request: Request<Content>) -> Response<Pieces> {
     let (head, content) = request.into_parts();
     match head.uri.path() {
         "/ignore" => return Response::new(Pieces::default()),
+        "/slow" => {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            return Response::new(Pieces::default());
+        }
         "/cut" => {
             return Response::new(Pieces {
                 frames: vec![Ok(Frame::data("begun".into())), Err("cut")],

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use watari_connection::Http2End;
 
-use harness::{Scene, pattern};
+use harness::{HINTS, HINTS_MAX, Scene, pattern};
 
 /// A request, and what the client does with its response.
 #[derive(Debug, Clone)]
@@ -186,6 +186,51 @@ async fn a_client_that_ends_its_direction_gets_its_responses() {
     assert!(frames(&output).any(|frame| frame.0 == 3 && frame.1 == 3), "the stream of the other is reset");
 }
 
+/// While a client reads nothing, a service does not go on with informational responses.
+#[tokio::test]
+async fn informational_responses_wait_for_the_client() {
+    let mut scene = Scene::begin(1_000);
+    scene.client.write_all(&request_of("/hints")).await.unwrap();
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+    let begun = HINTS.load(Ordering::Relaxed);
+    assert!(begun < 2_000, "{begun} were sent");
+    let mut reader = BufReader::new(scene.client);
+    let mut heads = 0;
+    while heads < HINTS_MAX + 1 {
+        let mut header = [0; 9];
+        reader.read_exact(&mut header).await.unwrap();
+        let len = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+        reader.read_exact(&mut vec![0; len as usize]).await.unwrap();
+        heads += usize::from(header[3] == 1);
+    }
+    assert_eq!(HINTS.load(Ordering::Relaxed), HINTS_MAX);
+}
+
+/// The preface, and a GET of this path.
+fn request_of(path: &str) -> Vec<u8> {
+    let block = [&[0x82, 0x87, 0x01, 1, b'a', 0x04, path.len() as u8][..], path.as_bytes()].concat();
+    let head = [&[0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1][..], &block].concat();
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], &head].concat()
+}
+
+/// Such a client answers no ping, and is not cut for that.
+#[tokio::test]
+async fn a_client_that_has_ended_its_direction_is_not_silent() {
+    let mut scene = Scene::begin(1_000_000);
+    scene.client.write_all(&request_of("/slow")).await.unwrap();
+    scene.client.shutdown().await.unwrap();
+    while !scene.server.is_finished() {
+        scene.look.notify_one();
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(scene.server.await.unwrap(), Http2End::Complete));
+    let mut output = Vec::new();
+    scene.client.read_to_end(&mut output).await.unwrap();
+    assert!(frames(&output).any(|frame| frame.0 == 1 && frame.1 == 1), "no response");
+}
+
 /// Type, stream and payload of each frame.
 fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, u8, &[u8])> {
     std::iter::from_fn(move || {
@@ -252,11 +297,7 @@ async fn the_end_of_a_response_needs_no_window() {
 #[tokio::test]
 async fn a_fault_is_told_behind_the_responses() {
     let mut scene = Scene::begin(1_000);
-    let head = [0x82, 0x87, 0x01, 1, b'a', 0x04, 12];
-    let block = [&head[..], b"/60000?30000"].concat();
-    let request = [&[0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1][..], &block].concat();
-    let input = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", &request[..]].concat();
-    scene.client.write_all(&input).await.unwrap();
+    scene.client.write_all(&request_of("/60000?30000")).await.unwrap();
     let mut output = vec![0; 500];
     scene.client.read_exact(&mut output).await.unwrap();
     // An RST_STREAM on no stream.
