@@ -128,6 +128,14 @@ pub(crate) fn prepared(cluster: &Cluster, result: &str) -> i64 {
     cluster.count_on_agents("watari_agent_responses_prepared_total", result)
 }
 
+/// Each of these moves was prepared once. On a busy machine a move can take too long: it is aborted, and the next one
+/// prepares the response again. Returns the number of aborted moves.
+fn check_prepared(cluster: &Cluster, moves: i64) -> i64 {
+    let aborted = cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "");
+    assert!((moves..=moves + aborted).contains(&prepared(cluster, "prepared")), "{aborted} moves were aborted");
+    aborted
+}
+
 #[test]
 fn the_download_of_a_file_moves_again_and_again() {
     let cluster = Cluster::start(&files());
@@ -142,10 +150,7 @@ fn the_download_of_a_file_moves_again_and_again() {
         assert_eq!(cluster.connection_of(download.client).moves, before + MOVES);
         done.push(download.finish(&file(SMALL_LEN)));
     }
-    // On a busy machine a move can take too long: it is aborted, and the next one prepares the response again.
-    let aborted = cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "");
-    let moves = 2 * i64::from(MOVES);
-    assert!((moves..=moves + aborted).contains(&prepared(&cluster, "prepared")), "{aborted} moves were aborted");
+    check_prepared(&cluster, 2 * i64::from(MOVES));
     check_nothing_was_lost(&cluster);
     drop(done);
     cluster.wait_until_idle();
@@ -168,12 +173,12 @@ fn the_download_from_an_origin_moves_again_and_again() {
         download.move_to(AGENTS[turn as usize % AGENTS.len()]);
     }
     let http = download.finish(&format!("/{SMALL_LEN}"));
-    assert_eq!(prepared(&cluster, "prepared"), i64::from(MOVES));
+    let aborted = check_prepared(&cluster, MOVES.into());
     check_nothing_was_lost(&cluster);
     until("each part of the download is in the log", || {
         let log = fs::read_to_string(cluster.dir().join("access.log")).unwrap_or_default();
         let parts = |ending: &str| log.matches(&format!("\"ending\":\"{ending}\"")).count();
-        assert_eq!(parts("client_left") + parts("cut"), 0, "{log}");
+        assert!(parts("client_left") + parts("cut") <= usize::try_from(aborted).unwrap(), "{log}");
         // The last part, and the small file.
         parts("moved") == MOVES as usize && parts("complete") == 2
     });
