@@ -298,18 +298,11 @@ impl<S: Service> Exchanges<S> {
             }
             Event::Data { stream, data, ends } => {
                 let Some(slot) = self.slot(stream) else { return };
-                let Self { service, http, output, slots, .. } = self;
-                if let Some(exchange) = &mut slots[slot] {
-                    exchange.receive(&input[data], ends, &mut Sending { http, output, service });
-                }
-                self.poll_slot(slot, Exchange::pass_content);
+                self.poll_slot(slot, |exchange, sending, cx| exchange.receive(&input[data], ends, sending, cx));
             }
             Event::Trailers { stream, fields } => {
                 let Some(slot) = self.slot(stream) else { return };
-                if let Some(exchange) = &mut self.slots[slot] {
-                    exchange.complete(fields);
-                }
-                self.poll_slot(slot, Exchange::pass_content);
+                self.poll_slot(slot, |exchange, sending, cx| exchange.complete(fields, sending, cx));
             }
             Event::Reset { stream } => {
                 if let Some(slot) = self.slot(stream) {

@@ -1,4 +1,6 @@
-//! An HTTP/1 connection of a client: it reads requests, asks a [`Service`] for responses and writes them.
+//! A connection of a client: it reads requests, asks a [`Service`] for responses and writes them.
+//!
+//! [`Http2Connection`] is one of HTTP/2, described in its module. The rest is about HTTP/1:
 //!
 //! ```text
 //!              a head is complete                 the response begins

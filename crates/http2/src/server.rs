@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// Whether the response of this stream is complete, or the stream is gone.
-    pub fn is_answered(&self, stream: StreamId) -> bool {
+    fn is_answered(&self, stream: StreamId) -> bool {
         self.stream(stream).is_none_or(|found| found.is_response_complete)
     }
 

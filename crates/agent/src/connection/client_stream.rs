@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use watari_connection::Plaintext;
 use watari_stream::TlsStream;
 
+use super::early_data::opening::{Opening, Unfinished};
 use super::early_data::stream::EarlyStream;
 use crate::leg::Leg;
 
@@ -36,14 +37,19 @@ impl ClientStream {
         Self { stream: Stage::Early(stream), early: Vec::new() }
     }
 
-    /// The final stream, and the early data that was not consumed. `None`: the handshake is not done, and its driver
-    /// has the stream.
-    pub(super) fn into_open(mut self) -> (Option<Box<TlsStream<Leg>>>, Vec<u8>) {
+    /// The final stream, and the early data that was not consumed. If the handshake is not done, `opening`, its driver,
+    /// has the stream and continues.
+    pub(super) async fn finish(
+        mut self,
+        opening: Option<Box<Opening>>,
+    ) -> Result<(Box<TlsStream<Leg>>, Vec<u8>), Box<Unfinished>> {
         self.advance();
-        match self.stream {
-            Stage::Open(stream) => (Some(stream), self.early),
-            Stage::Early(_) => (None, self.early),
-        }
+        let stream = match (self.stream, opening) {
+            (Stage::Open(stream), _) => stream,
+            (Stage::Early(_), Some(opening)) => opening.finish().await?,
+            (Stage::Early(_), None) => unreachable!("a stream that is not open has a driver"),
+        };
+        Ok((stream, self.early))
     }
 
     /// Whether the handshake is done.

@@ -224,12 +224,7 @@ impl Driver {
     /// Returns the stream, with the plaintext that HTTP had taken in front, and the rest of the connection.
     async fn into_stream(self) -> Result<(Box<TlsStream<Leg>>, OpenResponse), HttpEnd> {
         let HttpParts { stream, service, http, opened, unwritten, responding } = self.connection.into_parts();
-        let (stream, early) = stream.into_open();
-        let stream = match (stream, self.opening) {
-            (Some(stream), _) => stream,
-            (None, Some(opening)) => opening.finish().await.map_err(HttpEnd::Unfinished)?,
-            (None, None) => unreachable!("a stream that is not open has a driver"),
-        };
+        let (stream, early) = stream.finish(self.opening).await.map_err(HttpEnd::Unfinished)?;
         let stream = if opened.is_empty() && early.is_empty() {
             stream
         } else {

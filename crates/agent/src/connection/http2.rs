@@ -125,13 +125,9 @@ impl Driver {
     }
 
     async fn end(self, result: Result<(), HttpError>) -> HttpEnd {
-        match (self.connection.into_stream().into_open().0, self.opening) {
-            (Some(stream), _) => HttpEnd::Ended(stream, result),
-            (None, Some(opening)) => match opening.finish().await {
-                Ok(stream) => HttpEnd::Ended(stream, result),
-                Err(unfinished) => HttpEnd::Unfinished(unfinished),
-            },
-            (None, None) => unreachable!("a stream that is not open has a driver"),
+        match self.connection.into_stream().finish(self.opening).await {
+            Ok((stream, _)) => HttpEnd::Ended(stream, result),
+            Err(unfinished) => HttpEnd::Unfinished(unfinished),
         }
     }
 }

@@ -85,20 +85,22 @@ impl<S: Service> Exchange<S> {
     }
 
     /// Content of the request has come.
-    pub(super) fn receive(&mut self, data: &[u8], ends: bool, sending: &mut Sending<'_, S>) {
-        let Some(content) = &mut self.content else {
+    pub(super) fn receive(&mut self, data: &[u8], ends: bool, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
+        if let Some(content) = &mut self.content {
+            content.received.extend_from_slice(data);
+            content.is_complete = ends;
+        } else {
             sending.http.release(self.stream, data.len(), sending.output.framing());
-            return;
-        };
-        content.received.extend_from_slice(data);
-        content.is_complete = ends;
+        }
+        self.pass_content(sending, cx);
     }
 
     /// The content is complete, with trailers.
-    pub(super) fn complete(&mut self, trailers: HeaderMap) {
+    pub(super) fn complete(&mut self, trailers: HeaderMap, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
         if let Some(content) = &mut self.content {
             (content.is_complete, content.trailers) = (true, Some(trailers));
         }
+        self.pass_content(sending, cx);
     }
 
     /// The client sends no more.
@@ -133,7 +135,7 @@ impl<S: Service> Exchange<S> {
     }
 
     /// Passes content on that the service wants.
-    pub(super) fn pass_content(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
+    fn pass_content(&mut self, sending: &mut Sending<'_, S>, cx: &mut Context<'_>) {
         let Some(content) = &mut self.content else { return self.end_request(sending) };
         // Registers the task before the content is found to be read on: it may be dropped at any time.
         let is_wanted = content.source.is_wanted(cx);

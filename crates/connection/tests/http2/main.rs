@@ -11,7 +11,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use watari_connection::Http2End;
 
 use harness::{HINTS, HINTS_MAX, Scene, pattern};
@@ -83,6 +83,13 @@ async fn make(client: &mut SendRequest<Bytes>, visit: &Visit) {
     tokio::join!(upload, receive(response, visit));
 }
 
+/// A client whose connection has a task of its own.
+async fn connect(stream: DuplexStream) -> SendRequest<Bytes> {
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
 fn visit() -> impl Strategy<Value = Visit> {
     let len = || prop_oneof![0_usize..100, 0_usize..200_000];
     (prop::option::of(len()), len(), 1_usize..40_000, any::<bool>(), prop::option::weighted(0.1, 0_usize..50_000))
@@ -132,8 +139,7 @@ const SHORT: Visit = Visit { upload: None, download: 5, piece: 4_000, trailers: 
 #[tokio::test]
 async fn more_requests_than_slots_wait() {
     let scene = Scene::begin(10_000);
-    let (client, connection) = h2::client::handshake(scene.client).await.unwrap();
-    tokio::spawn(connection);
+    let client = connect(scene.client).await;
     let all = (0..500).map(|number| {
         let (mut client, visit) = (client.clone(), Visit { download: number * 100, ..SHORT });
         async move { make(&mut client, &visit).await }
@@ -245,8 +251,7 @@ fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, u8, &[u8])> {
 #[tokio::test]
 async fn a_wait_for_content_costs_nothing() {
     let scene = Scene::begin(10_000);
-    let (mut client, connection) = h2::client::handshake(scene.client).await.unwrap();
-    tokio::spawn(connection);
+    let mut client = connect(scene.client).await;
     let request = Request::post("https://site.test/5?100").body(()).unwrap();
     let (response, mut sending) = client.send_request(request, false).unwrap();
     for _ in 0..1_000 {
@@ -262,8 +267,7 @@ async fn a_wait_for_content_costs_nothing() {
 #[tokio::test]
 async fn content_that_is_not_wanted_is_skipped() {
     let scene = Scene::begin(10_000);
-    let (mut client, connection) = h2::client::handshake(scene.client).await.unwrap();
-    tokio::spawn(connection);
+    let mut client = connect(scene.client).await;
     let request = Request::post("https://site.test/ignore").body(()).unwrap();
     let (response, mut sending) = client.send_request(request, false).unwrap();
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
@@ -312,8 +316,7 @@ async fn a_fault_is_told_behind_the_responses() {
 #[tokio::test]
 async fn a_response_that_is_cut_is_reset() {
     let scene = Scene::begin(10_000);
-    let (mut client, connection) = h2::client::handshake(scene.client).await.unwrap();
-    tokio::spawn(connection);
+    let mut client = connect(scene.client).await;
     let request = Request::get("https://site.test/cut").body(()).unwrap();
     let (response, _) = client.send_request(request, true).unwrap();
     let mut body = response.await.unwrap().into_body();
