@@ -1,8 +1,6 @@
 //! Memory that a node keeps after a burst, in which thousands of connections arrive at once and then close.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::clients::Clients;
@@ -20,12 +18,6 @@ const KEPT_TARGET: f64 = 0.25;
 const BURSTS: usize = 3;
 /// Number of client addresses. The dispatcher limits the connections of one address (`connections_per_client_max`).
 const ADDRESSES: u8 = 64;
-/// The memory is stable when it has not changed for `STEADY`. The benchmark waits for that at most `STEADY_MAX`.
-const STEADY: Duration = Duration::from_secs(5);
-const STEADY_MAX: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(250);
-/// Smaller changes of the memory do not count, in bytes.
-const NOISE: u64 = 64 << 10;
 
 /// Measures the memory that an agent and its dispatcher keep.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
@@ -45,7 +37,7 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 /// For each process, in bytes: the memory that it keeps after the last burst, and the memory that it took in the first.
 fn one_round(site: &Site, clients: &Clients, opener: &Opener, count: usize) -> Result<Vec<f64>, Failure> {
     let watari = Watari::single(site, clients)?;
-    let before = steady(&watari)?;
+    let before = watari.server.steady_memory()?;
     let mut most = before.clone();
     for burst in 0..BURSTS {
         let connections = connect(opener, &watari.server, count)?.0;
@@ -53,23 +45,9 @@ fn one_round(site: &Site, clients: &Clients, opener: &Opener, count: usize) -> R
             most = watari.server.memory()?;
         }
         drop(connections);
-        steady(&watari)?;
+        watari.server.steady_memory()?;
     }
     let left = watari.server.memory()?;
     let grown = |after: &[u64], process: usize| after[process].saturating_sub(before[process]) as f64;
     Ok((0..before.len()).flat_map(|process| [grown(&left, process), grown(&most, process)]).collect())
-}
-
-/// Waits until the memory of every process is stable, and returns it in bytes.
-fn steady(watari: &Watari) -> Result<Vec<u64>, Failure> {
-    let begun = Instant::now();
-    let (mut last, mut since) = (watari.server.memory()?, Instant::now());
-    while since.elapsed() < STEADY && begun.elapsed() < STEADY_MAX {
-        sleep(POLL);
-        let now = watari.server.memory()?;
-        if last.iter().zip(&now).any(|(last, now)| last.abs_diff(*now) > NOISE) {
-            (last, since) = (now, Instant::now());
-        }
-    }
-    Ok(last)
 }

@@ -281,8 +281,8 @@ Cache:
   sends 100 MB/s. *time until the last has a byte* counts from its first byte until each client's socket has a byte. Then
   four clients get all of it, and the others leave.
 * *small entries on a disk* have a content of 500 bytes. *memory of each* is the additional memory of an agent whose
-  directory has ten times as many entries, divided by the additional entries. *start* counts from the start of the
-  nodes until a client has a hit from the directory.
+  directory has ten times as many entries, divided by the additional entries, once it is stable. *start* counts
+  from the start of the nodes until a client has a hit from the directory.
 * *drain of one of three agents*: the agents share their entries, and clients have got each content once, from one of
   the agents. Then clients request by the Zipf law, and again, and one agent gets SIGTERM at the beginning of that.
 

@@ -31,6 +31,12 @@ use crate::site::Key;
 
 /// Time in which the server closes the last connections, so that the CPU time of the close counts, too.
 const SETTLING: Duration = Duration::from_millis(50);
+/// The memory is stable when it has not changed for `STEADY`. The benchmark waits for that at most `STEADY_MAX`.
+const STEADY: Duration = Duration::from_secs(5);
+const STEADY_MAX: Duration = Duration::from_secs(30);
+const STEADY_POLL: Duration = Duration::from_millis(250);
+/// Smaller changes of the memory do not count, in bytes.
+const MEMORY_NOISE: u64 = 64 << 10;
 
 /// Processes that together serve the site at one address.
 pub(crate) struct Server {
@@ -76,6 +82,20 @@ impl Server {
     /// Memory of each process, in bytes.
     pub(crate) fn memory(&self) -> Result<Vec<u64>, Failure> {
         self.processes.iter().map(Process::memory).collect()
+    }
+
+    /// Waits until the memory of every process is stable, and returns it in bytes.
+    pub(crate) fn steady_memory(&self) -> Result<Vec<u64>, Failure> {
+        let begun = Instant::now();
+        let (mut last, mut since) = (self.memory()?, Instant::now());
+        while since.elapsed() < STEADY && begun.elapsed() < STEADY_MAX {
+            sleep(STEADY_POLL);
+            let now = self.memory()?;
+            if last.iter().zip(&now).any(|(last, now)| last.abs_diff(*now) > MEMORY_NOISE) {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(last)
     }
 
     fn served(&self, failure: Failure) -> Failure {

@@ -15,7 +15,7 @@ mod unidentified;
 pub use accept::{Acceptor, accept_until};
 pub use cpu_time::thread_cpu_time;
 pub use descriptors::{DESCRIPTORS_MAX, DescriptorStream};
-pub use memory::build_runtime;
+pub use memory::{build_runtime, return_memory};
 pub use pipe::{FILES_PER_PIPE, Pipe};
 pub use threads::Threads;
 pub use turns::Turn;

@@ -38,12 +38,14 @@ fn return_memory_if_due() {
     // The coarse clock is cheaper: a thread waits for events up to some 100,000 times per second.
     let now_s = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
     if RETURNED_S.replace(now_s) != now_s {
-        collect();
+        return_memory();
     }
 }
 
+/// Returns the memory that this thread has freed to the system, if mimalloc is the allocator of the process. For threads
+/// that allocate much and then wait, and do not have the runtime of [`build_runtime`].
 #[expect(unsafe_code, reason = "mimalloc is C. The function takes no pointer, and any thread may call it at any time.")]
-fn collect() {
+pub fn return_memory() {
     // SAFETY: no precondition (mimalloc.h). It frees pages of this thread that hold no block in use, and with `true` it
     // returns their memory at once instead of at the next allocation.
     unsafe { libmimalloc_sys::mi_collect(true) }

@@ -64,7 +64,7 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         let begun = Instant::now();
         let watari = Watari::forwarding(site, &clients, directory.proxy(site, address))?;
         let took = begun.elapsed().as_secs_f64();
-        Ok(vec![watari.server.memory()?[1] as f64, took])
+        Ok(vec![watari.server.steady_memory()?[1] as f64, took])
     })?;
     let of = |directory: usize, at: usize| Samples::of(&outcomes[directory], |figures| figures[at]);
     let additional = (all.entries - tenth.entries) as f64;

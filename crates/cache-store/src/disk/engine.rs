@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use watari_cache::{Entry, Key};
+use watari_sys::return_memory;
 
 use crate::disk::directory::Directory;
 use crate::disk::oldest::Oldest;
@@ -88,6 +89,8 @@ impl Engine {
             Ok(Err(error)) => return Err(error.to_string()),
             Err(error) => return Err(error.to_string()),
         };
+        // Foyer has read the index of the log into lists that are larger than the index in memory.
+        let _ = threads.handle().spawn(async { return_memory() }).await;
         is_open.store(true, Ordering::Relaxed);
         directory.set_times(&times).map_err(|error| error.to_string())?;
         let queue = Queue::new(buffer_len, metrics.clone(), failed);
