@@ -42,8 +42,9 @@ pub enum QueryRule {
 pub struct Key(pub [u8; 16]);
 
 impl Key {
-    /// The key of a request. `policy` stands for all that separates entries: the route, the listener's policy, and the
-    /// version of the entries. `host` has its port if it is not the scheme's. Its case does not count.
+    /// The key of a request. `policy` stands for all that separates entries beside the request itself: the route, and
+    /// the service address if the origin gets it. `host` has its port if it is not the scheme's. Its case does not
+    /// count.
     pub fn of(rules: &KeyRules, policy: &[u8], host: &str, target: &PathAndQuery, headers: &HeaderMap) -> Self {
         let mut text = KeyText::new(Kind::Request);
         text.add(policy);

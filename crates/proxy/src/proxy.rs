@@ -243,7 +243,7 @@ impl Proxy {
         if let Some((settings, cache)) = cached {
             around = goes_around(settings, client, self.identifies(route, settings), &request);
             if around.is_none() {
-                if let Some(response) = at_hand(cache, settings, facts.host, &request.head, trace) {
+                if let Some(response) = at_hand(cache, settings, facts, &request.head, trace) {
                     return Ok(self.shape.answer(response));
                 }
                 let upstream = Upstream {

@@ -36,6 +36,7 @@ use crate::exchange::client::Client;
 use crate::exchange::failure::Failure;
 use crate::observe::access_log::RequestTrace;
 use crate::route::cache::RouteCache;
+use crate::route::template::Facts;
 
 /// How often a request looks for its entry. Each look but the first follows a question of another request, whose
 /// response varied, or whose client left.
@@ -96,7 +97,8 @@ impl Stage {
         let target = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         // First of all: requests for parts and heads change entries, too.
         remove_unkeyed(&mut head.headers, &self.route.rules.key.headers);
-        let primary = Key::of(&self.route.rules.key, &self.route.policy, &self.authority, &target, &head.headers);
+        let policy = self.route.policy_for(&self.upstream.client);
+        let primary = Key::of(&self.route.rules.key, &policy, &self.authority, &target, &head.headers);
         let asked = RequestDirectives::of(&head.headers);
         for _ in 0..LOOKS_MAX {
             let (keys, found) = self.look(primary, &head.headers).await;
@@ -241,7 +243,7 @@ pub(crate) fn goes_around(
 pub(crate) fn at_hand(
     cache: &ResponseCache,
     route: &RouteCache,
-    authority: &Authority,
+    Facts { client, host, .. }: Facts<'_>,
     head: &request::Parts,
     trace: &RequestTrace,
 ) -> Option<Response<Body>> {
@@ -249,7 +251,7 @@ pub(crate) fn at_hand(
         return None;
     }
     let target = head.uri.path_and_query()?;
-    let key = Key::of(&route.rules.key, &route.policy, host_text(authority), target, &head.headers);
+    let key = Key::of(&route.rules.key, &route.policy_for(client), host_text(host), target, &head.headers);
     let mut entry = cache.store().get_now(&key)?;
     if let Entry::Varies(vary) = &*entry {
         entry = cache.store().get_now(&key.variant(vary, &head.headers))?;

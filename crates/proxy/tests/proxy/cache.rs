@@ -13,8 +13,8 @@ use http_body_util::{BodyExt as _, Collected, Empty};
 use watari_body::Body;
 use watari_cache_store::{Store, StoreConfig};
 use watari_proxy::{
-    AuthConfig, CacheHandle, CacheRules, Config, KeyRules, Lifetimes, Metrics, OriginAddress, PathPrefix, PoolConfig,
-    Proxy, Route, RouteCache,
+    AuthConfig, CacheHandle, CacheRules, Client, Config, KeyRules, Lifetimes, Metrics, OriginAddress, PathPrefix,
+    PoolConfig, Proxy, Route, RouteCache,
 };
 
 use self::origin::CountingOrigin;
@@ -57,6 +57,7 @@ impl Cached {
                 whole_on_range: false,
             },
             policy: b"test".to_vec(),
+            by_server: false,
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
             is_shared: false,
@@ -75,6 +76,11 @@ impl Cached {
 
     async fn respond(&self, request: Request<Empty<Bytes>>) -> Response<Body> {
         self.proxy.respond(request, &client()).await
+    }
+
+    /// GET by this client.
+    async fn get_as(&self, client: &Client, path: &str) -> Got {
+        Got::of(self.proxy.respond(get(path, &[]), client).await).await
     }
 
     /// GET with these fields.

@@ -67,9 +67,9 @@ impl Check<'_> {
     pub(super) fn proxy(&self, raw: Spanned<RawProxy>) -> Option<Proxy> {
         let line = self.line(&raw);
         let raw = raw.into_inner();
-        let names = raw.pool.iter().map(|pool| pool.get_ref().name.get_ref().as_str());
-        let only = raw.origins.iter().filter(|_| raw.pool.is_empty()).map(|_| ONLY_POOL);
-        let names: Vec<_> = names.chain(only).collect();
+        let named = raw.pool.iter().map(|pool| NamedPool::of(pool.get_ref()));
+        let only = raw.origins.iter().filter(|_| raw.pool.is_empty()).map(|_| NamedPool::ONLY);
+        let named: Vec<_> = named.chain(only).collect();
         let pools = match (&raw.origins, raw.pool.as_slice()) {
             (Some(_), [pool, ..]) => {
                 self.wrong(pool, "set origins either in [agent.proxy] or in its pools, not in both")
@@ -79,7 +79,7 @@ impl Check<'_> {
             (None, pools) => self.pools(pools),
         };
         let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
-        let routes = self.routes(&raw.route, &names, raw.pool.last(), &mut gate);
+        let routes = self.routes(&raw.route, &named, raw.pool.last(), &mut gate);
         let shape = self.shape(&raw.trusted_proxies, &raw.error_pages, raw.intercept_errors.as_ref(), raw.compress);
         let cache = self.cache_store(&raw.cache);
         Some(Proxy { pools: pools?, routes: routes?, cache, gate, shape: shape? })
@@ -152,12 +152,11 @@ impl Check<'_> {
         Some(Tls { ca, identity: identity?, server_name: server_name? })
     }
 
-    /// `pools` has the names of all pools, also of those with mistakes. Without any route, all requests go to the only
-    /// pool.
+    /// `pools` has all pools, also those with mistakes. Without any route, all requests go to the only pool.
     fn routes(
         &self,
         raw: &[Spanned<RawRoute>],
-        pools: &[&str],
+        pools: &[NamedPool<'_>],
         last: Option<&Spanned<RawPool>>,
         gate: &mut Gate,
     ) -> Option<Vec<Route>> {
@@ -175,7 +174,7 @@ impl Check<'_> {
     fn new_route(
         &self,
         raw: &Spanned<RawRoute>,
-        pools: &[&str],
+        pools: &[NamedPool<'_>],
         gate: &mut Gate,
         seen: &mut BTreeMap<(Option<String>, String), usize>,
     ) -> Option<Route> {
@@ -188,7 +187,7 @@ impl Check<'_> {
         }
     }
 
-    fn route(&self, spanned: &Spanned<RawRoute>, pools: &[&str], gate: &mut Gate) -> Option<Route> {
+    fn route(&self, spanned: &Spanned<RawRoute>, pools: &[NamedPool<'_>], gate: &mut Gate) -> Option<Route> {
         let raw = spanned.get_ref();
         let to = match (&raw.pool, &raw.refuse, &raw.redirect) {
             (Some(pool), None, None) => self.to_pool(pool, pools),
@@ -205,7 +204,8 @@ impl Check<'_> {
             (Some(cache), Some(pool)) => {
                 let text = |text: &Option<Spanned<String>>| text.as_ref().map_or("", |text| text.get_ref()).to_owned();
                 let policy = [text(&raw.host), text(&raw.path), pool.get_ref().clone()].join(" ");
-                self.route_cache(cache, policy).map(Some)
+                let by_server = pools.iter().any(|named| named.name == pool.get_ref() && named.gets_server);
+                self.route_cache(cache, policy, by_server).map(Some)
             }
             (None, _) => Some(None),
             (Some(_), None) => self.wrong(setting, "cache needs pool"),
@@ -214,8 +214,8 @@ impl Check<'_> {
         Some(Route { host: host?, path: path?, to: to?, access: access?, auth: auth?, rules: rules?, cache })
     }
 
-    fn to_pool(&self, name: &Spanned<String>, pools: &[&str]) -> Option<Destination> {
-        match pools.iter().position(|pool| pool == name.get_ref()) {
+    fn to_pool(&self, name: &Spanned<String>, pools: &[NamedPool<'_>]) -> Option<Destination> {
+        match pools.iter().position(|pool| pool.name == name.get_ref()) {
             Some(pool) => Some(Destination::Pool(pool)),
             // That is noted as the mistake of the proxy.
             None if pools.is_empty() => None,
@@ -276,6 +276,22 @@ impl Proxy {
             compression: self.shape.compression.clone(),
             cache: cache.clone(),
         })
+    }
+}
+
+/// A pool as routes refer to it.
+struct NamedPool<'a> {
+    name: &'a str,
+    /// Whether its origins get the address that clients connect to.
+    gets_server: bool,
+}
+
+impl<'a> NamedPool<'a> {
+    /// That of `origins` in `[agent.proxy]`.
+    const ONLY: Self = Self { name: ONLY_POOL, gets_server: false };
+
+    fn of(raw: &'a RawPool) -> Self {
+        Self { name: raw.name.get_ref(), gets_server: raw.proxy_protocol.is_some() }
     }
 }
 

@@ -312,12 +312,13 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
 
 #[test]
 fn caches_are_read() {
-    let cached = |setting: &str| {
+    let cached_before = |lines: &str, setting: &str| {
         let route = format!("[[agent.proxy.route]]\npool = \"a\"\ncache = {setting}\n");
-        let config = parse(&[NODE, AGENT, &pool("a", ""), &route]).unwrap();
+        let config = parse(&[NODE, AGENT, &pool("a", lines), &pool("b", "proxy_protocol = \"v2\"\n"), &route]).unwrap();
         let Some(Site::Proxy(proxy)) = config.agent.map(|agent| agent.site) else { panic!("no proxy") };
         (proxy.has_cache(), proxy.routes[0].cache.clone())
     };
+    let cached = |setting: &str| cached_before("", setting);
     assert_eq!(cached("false"), (false, None));
     assert_eq!(cached("true"), cached("{}"));
     let (_, cache) = cached(
@@ -326,7 +327,9 @@ fn caches_are_read() {
     let cache = cache.unwrap();
     assert_eq!(cache.rules.key.headers, ["x-a"]);
     assert_eq!(cache.rules.lifetimes.by_status, [(404, Duration::from_secs(10))].into());
-    assert!(cache.is_shared);
+    assert!(cache.is_shared && !cache.by_server);
+    let (_, cache) = cached_before("proxy_protocol = \"v2\"\n", "true");
+    assert!(cache.unwrap().by_server, "the origins get the service address");
 }
 
 #[test]

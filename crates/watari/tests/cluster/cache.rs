@@ -5,6 +5,7 @@ mod crowds;
 mod directory;
 mod experiments;
 mod hostile_origins;
+mod listeners;
 mod moves;
 mod operating;
 mod paths;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
-use watari_proxy::{AuthConfig, Transport};
+use watari_cache::Purge;
+use watari_proxy::{AuthConfig, Client, Transport};
 
 use super::origin::{Asked, CountingOrigin};
 use super::{Cached, Got, get, pool};
@@ -167,6 +168,16 @@ async fn some_requests_go_around_the_cache() {
         let got = cached.get("/", &[fields]).await;
         assert_eq!((got.text(), got.is_hit()), (expected.to_string().as_str(), false), "{fields:?}");
     }
+    // The origin gets the certificate, and may answer by it.
+    let certified = Client::new(client().address(), client().server(), Some(b"certificate"));
+    for _ in 0..2 {
+        expected += 1;
+        let got = cached.get_as(&certified, "/").await;
+        assert_eq!(
+            (got.text(), got.field("cache-status")),
+            (&*expected.to_string(), "watari; fwd=bypass; fwd-status=200")
+        );
+    }
     assert_eq!(cached.get("/", &[("cookie", "a=1; other=2")]).await.text(), "1");
     let only = cached.get("/other", &[("cache-control", "only-if-cached")]).await;
     assert_eq!((only.status(), origin.requests()), (504, expected));
@@ -182,6 +193,85 @@ async fn an_unsafe_request_invalidates_what_it_has_changed() {
     assert_eq!(Got::of(cached.proxy.respond(post.unwrap(), &client()).await).await.text(), "2");
     assert_eq!(cached.get("/", &[]).await.text(), "3");
     assert_eq!(cached.get("/", &[]).await.text(), "3");
+}
+
+/// An origin that gets the service address by the PROXY protocol may answer by it.
+#[tokio::test]
+async fn service_addresses_share_entries_unless_the_origin_gets_them() {
+    let servers = ["192.0.2.1:443", "192.0.2.2:443", "192.0.2.1:8443", "[2001:db8::1]:443", "[::ffff:192.0.2.1]:443"];
+    let clients = servers.map(|server| Client::new(client().address(), server.parse().unwrap(), None));
+    for (by_server, expected) in [(false, ["1"; 5]), (true, ["1", "2", "3", "4", "1"])] {
+        let origin = CountingOrigin::fixed(FRESH, "N").await;
+        let cached = Cached::with(pool([origin.address.clone()]), |cache| cache.by_server = by_server).await;
+        for turn in 0..2 {
+            for (client, expected) in clients.iter().zip(expected) {
+                let got = cached.get_as(client, "/").await;
+                assert_eq!(got.text(), expected, "{}", client.server());
+                assert!(got.is_hit() || turn == 0);
+            }
+        }
+        // Purges are for all of them.
+        for purge in [Purge::Url("example.org/".into()), Purge::Prefix("example.org/".into()), Purge::Everything] {
+            let before = origin.requests();
+            cached.proxy.cache().get().unwrap().purge(purge);
+            for client in &clients {
+                cached.get_as(client, "/").await;
+            }
+            let entries = if by_server { 4 } else { 1 };
+            assert_eq!(origin.requests() - before, entries);
+        }
+    }
+}
+
+/// RFC 9875, section 3: groups belong to a host, and responses to safe requests invalidate none.
+#[tokio::test]
+async fn a_response_to_an_unsafe_request_invalidates_groups_of_its_host() {
+    const HOSTS: [&str; 2] = ["example.org", "example.net"];
+    const PATHS: [&str; 3] = ["/red", "/blue", "/none"];
+    let origin = CountingOrigin::start(|asked: Asked| async move {
+        let head = match asked.head.split(' ').nth(1) {
+            Some("/red") => "200 OK\r\nCache-Control: max-age=60\r\nCache-Groups: \"red\", \"both\"",
+            Some("/blue") => "200 OK\r\nCache-Control: max-age=60\r\nCache-Groups: \"blue\", \"both\"",
+            Some("/none") => FRESH,
+            Some("/change/both") => "200 OK\r\nCache-Group-Invalidation: \"both\"",
+            _ => "200 OK\r\nCache-Group-Invalidation: \"green\", \"red\"",
+        };
+        asked.answer(head, b"").await;
+    })
+    .await;
+    let cached = Cached::before(&origin).await;
+    let ask = async |method: Method, host: &'static str, path: &str| {
+        let mut request = get(path, &[]);
+        *request.method_mut() = method;
+        request.headers_mut().insert("host", HeaderValue::from_static(host));
+        Got::of(cached.respond(request).await).await
+    };
+    for host in HOSTS {
+        for path in PATHS {
+            ask(Method::GET, host, path).await;
+        }
+    }
+    for (method, target, expected) in [
+        (Method::GET, "/change", &[][..]),
+        (Method::HEAD, "/change", &[]),
+        (Method::OPTIONS, "/change", &[]),
+        (Method::POST, "/change", &["/red"]),
+        (Method::POST, "/change/both", &["/red", "/blue"]),
+        (Method::DELETE, "/change", &["/red"]),
+    ] {
+        let answer = ask(method.clone(), HOSTS[0], target).await;
+        assert!(!answer.field("cache-group-invalidation").is_empty(), "{method} {target}");
+        for host in HOSTS {
+            let mut missing = Vec::new();
+            for path in PATHS {
+                if !ask(Method::GET, host, path).await.is_hit() {
+                    missing.push(path);
+                }
+            }
+            let expected = if host == HOSTS[0] { expected } else { &[] };
+            assert_eq!(missing, expected, "after {method} {target}: {host}");
+        }
+    }
 }
 
 #[tokio::test]

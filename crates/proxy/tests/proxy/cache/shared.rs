@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use watari_body::BoxedRequest;
 use watari_cache::{Key, Purge, PurgeId};
-use watari_proxy::{AgentStream, KnownPurges, NextOwners, Owners, Proxy, ResponseCache, RouteCache};
+use watari_proxy::{AgentStream, Client, KnownPurges, NextOwners, Owners, Proxy, ResponseCache, RouteCache};
 use watari_values::NodeName;
 
 use super::origin::{Asked, CountingOrigin};
@@ -135,6 +135,22 @@ async fn clients_of_three_agents_make_one_request() {
         }
     }
     assert_eq!((agents.connections.load(Ordering::Relaxed), origin.requests()), (before, 20));
+}
+
+/// The service address belongs to the connection, so all agents have the same keys for its client.
+#[tokio::test]
+async fn agents_share_the_entries_of_each_service_address() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "N").await;
+    let agents = agents(&origin, |_, cache| cache.by_server = true).await;
+    for (server, expected) in [("192.0.2.1:443", "1"), ("192.0.2.1:8443", "2")] {
+        let client = Client::new(client().address(), server.parse().unwrap(), None);
+        for proxy in &agents.proxies {
+            let response = proxy.get().unwrap().respond(get("/", &[]), &client);
+            let got = timeout(LIMIT, async { Got::of(response.await).await }).await.unwrap();
+            assert_eq!(got.text(), expected, "{server}");
+        }
+    }
+    assert_eq!(origin.requests(), 2);
 }
 
 /// An agent that ends gives each of its entries to the next owner, with all variants and pieces.

@@ -31,8 +31,9 @@ impl Check<'_> {
         }
     }
 
-    /// The cache of a route. `policy` separates its entries from those of other routes.
-    pub(super) fn route_cache(&self, raw: &RawRouteCache, policy: String) -> Option<Arc<RouteCache>> {
+    /// The cache of a route. `policy` separates its entries from those of other routes. `by_server`: its origins get
+    /// the service address.
+    pub(super) fn route_cache(&self, raw: &RawRouteCache, policy: String, by_server: bool) -> Option<Arc<RouteCache>> {
         let query = match (&raw.query, &raw.query_except) {
             (None, None) => Some(QueryRule::Whole),
             (Some(only), None) => Some(QueryRule::Only(texts(only))),
@@ -62,6 +63,7 @@ impl Check<'_> {
         Some(Arc::new(RouteCache {
             rules: CacheRules { key, lifetimes, object_bytes_max, whole_on_range },
             policy: policy.into_bytes(),
+            by_server,
             bypass_cookies: names(&raw.bypass_cookies),
             bypass_headers: bypass_headers?,
             is_shared: raw.shared.unwrap_or(false),

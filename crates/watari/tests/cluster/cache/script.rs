@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use watari_wire::proxy::{self, Header};
+
 use crate::harness::pattern::pattern;
 
 /// The most bytes of one write.
@@ -26,6 +28,8 @@ pub(crate) struct Asked {
     pub(crate) content: Vec<u8>,
     /// The number of requests with this target before this one.
     pub(crate) earlier: usize,
+    /// The address that the client connected to, if a PROXY protocol header says so.
+    pub(crate) server: Option<SocketAddr>,
 }
 
 /// A response.
@@ -189,7 +193,9 @@ impl Gate {
 
 fn converse(stream: &TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) {
     let mut reader = BufReader::new(stream);
+    let server = read_proxy_header(&mut reader);
     while let Some(mut request) = read(&mut reader) {
+        request.server = server;
         {
             let mut asked = asked.lock().unwrap();
             request.earlier = asked.iter().filter(|earlier| earlier.target() == request.target()).count();
@@ -232,6 +238,23 @@ fn send(mut stream: &TcpStream, reply: &Reply, has_content: bool) -> std::io::Re
         range.start = end;
     }
     Ok(())
+}
+
+/// The server's address in a PROXY protocol header of version 2. `None`: the connection begins with a request.
+fn read_proxy_header(reader: &mut impl BufRead) -> Option<SocketAddr> {
+    // No request begins with an empty line here.
+    if reader.fill_buf().ok()?.first() != Some(&b'\r') {
+        return None;
+    }
+    let mut bytes = vec![0; 16];
+    reader.read_exact(&mut bytes).ok()?;
+    let len = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
+    bytes.resize(len, 0);
+    reader.read_exact(&mut bytes[16..]).ok()?;
+    match proxy::parse(&bytes, len).unwrap()?.0 {
+        Header::Tcp { server, .. } => Some(server),
+        Header::Local | Header::Unspecified => None,
+    }
 }
 
 fn read(reader: &mut impl BufRead) -> Option<Asked> {
