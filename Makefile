@@ -70,8 +70,9 @@ scenario-b: deps
 	@scripts/deps test
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture --exact scenario_b::everything_at_full_size
 
-# Runs a mixed load for SOAK_S seconds, in which no node's memory may grow. Then measures the memory of idle
-# connections.
+# Runs a mixed load for SOAK_S seconds, in which no node's memory may grow, and no connection may end unless its agent
+# dies. Measures the memory of idle connections. Loads of agents swing by 15 % for SOAK_S seconds, in which rebalancing
+# may move no connection.
 SOAK_S ?= 600
 soak: deps
 	SOAK_S=$(SOAK_S) cargo test --locked --package watari --test cluster -- --ignored --nocapture soak
@@ -113,14 +114,14 @@ moves: deps
 paper: deps
 	cargo test --release --locked --package watari-proxy --test paper -- --nocapture --test-threads 1
 
-# Runs every experiment of `watari lab`, as root: five rounds each, some hours. LAB="--quick" has smaller loads. Writes
-# docs/reproduction.md.
+# Runs every experiment of `watari lab`, as root: five rounds each, about five hours, and writes docs/reproduction.md.
+# LAB="--quick" has smaller loads, and writes no document.
 LAB ?=
 lab: deps
 	@scripts/deps lab
 	$(COMMIT) cargo build --release --locked --package watari $(FULL)
 	target/release/watari lab run --all $(LAB); status=$$?; \
-	target/release/watari lab report --markdown docs/reproduction.md && exit $$status
+	target/release/watari lab report $(if $(LAB),,--markdown docs/reproduction.md) && exit $$status
 
 # Runs the tests of the lab's hosts in a virtual machine, whose kernel has control groups of version 2.
 cgroup2: deps

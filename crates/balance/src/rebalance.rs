@@ -9,6 +9,10 @@
 //!
 //! Four things keep connections from moving back and forth. Loads are smoothed, if they vary. Begin and end differ
 //! (hysteresis). An imbalance has to last before anything moves. And a budget bounds the moves of any ten minutes.
+//!
+//! A load that swings slowly still costs moves: by more than [`BEGIN`], and for longer than [`SETTLE`]. It moves half
+//! of the connections at first, and then half of them in ten minutes. The caller lets each connection stay for a while
+//! after a move: if that is a minute, no connection moves more than ten times in ten minutes.
 
 // Numbers of connections are far below 2^52.
 #![allow(clippy::cast_precision_loss)]
@@ -31,7 +35,8 @@ const SETTLE: Duration = Duration::from_secs(3);
 const RATE_SHARE: f64 = 0.02;
 const RATE_MIN: f64 = 10.0;
 
-/// The most connections that move within [`BUDGET_PERIOD`], as a share of all, and at least so many.
+/// The budget of moves: a share of all connections, and at least so many. What is spent comes back within
+/// [`BUDGET_PERIOD`], so that no period of that length has more than twice as many moves.
 const BUDGET_SHARE: f64 = 0.5;
 const BUDGET_MIN: f64 = 10.0;
 const BUDGET_PERIOD: Duration = Duration::from_mins(10);

@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     given_up: Family<Reason, Counter>,
     handshakes: Family<Handshake, Counter>,
     pub(crate) moves_committed: Counter,
+    pub(crate) rebalance_rounds: Counter,
     pub(crate) rebalanced: Counter,
     pub(crate) legs_idle: Gauge,
     pub(crate) legs_reused: Counter,
@@ -104,6 +105,7 @@ impl Default for Metrics {
             given_up: Family::default(),
             handshakes: Family::default(),
             moves_committed: Counter::default(),
+            rebalance_rounds: Counter::default(),
             rebalanced: Counter::default(),
             legs_idle: Gauge::default(),
             legs_reused: Counter::default(),
@@ -140,6 +142,11 @@ impl Metrics {
         registry.register("connections_given_up", "Clients reset at a time limit, by limit", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
         registry.register("moves_committed", "Moves committed", metrics.moves_committed.clone());
+        registry.register(
+            "rebalance_rounds",
+            "Comparisons of the loads of agents, for rebalancing",
+            metrics.rebalance_rounds.clone(),
+        );
         registry.register(
             "rebalanced",
             "Connections asked to move because agents have uneven loads",

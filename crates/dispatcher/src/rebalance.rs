@@ -48,6 +48,7 @@ fn kind_of(rebalance: Rebalance) -> Option<LoadKind> {
 }
 
 fn step(shared: &DispatcherShared, rebalancer: &mut Rebalancer<NodeName>, kind: LoadKind, now: Duration) {
+    shared.metrics.rebalance_rounds.inc();
     let loads = shared.agents.loads(kind, &shared.table.loads());
     for Transfer { from, to, connections, load } in rebalancer.plan(now, kind, &loads) {
         #[expect(clippy::cast_sign_loss, reason = "no load is below 0")]

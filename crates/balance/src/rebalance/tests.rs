@@ -59,6 +59,47 @@ impl Cluster {
     }
 }
 
+/// How long the dispatcher lets a connection stay after a move.
+const STAY_MIN: Duration = Duration::from_mins(1);
+
+/// The connections of two agents one by one. The planned transfers take the same ones first, as soon as they may move.
+struct Individuals {
+    rebalancer: Rebalancer<usize>,
+    connections: Vec<Individual>,
+}
+
+#[derive(Clone, Default)]
+struct Individual {
+    agent: usize,
+    moved: Option<Duration>,
+    moves: usize,
+}
+
+impl Individuals {
+    fn new(of_each_agent: usize) -> Self {
+        let at = |agent| vec![Individual { agent, ..Individual::default() }; of_each_agent];
+        Self { rebalancer: Rebalancer::default(), connections: [at(0), at(1)].concat() }
+    }
+
+    /// At `now`, each connection has the load of its agent.
+    fn pass(&mut self, now: Duration, loads: [f64; 2]) {
+        let agents = [0, 1].map(|name| {
+            let connections = self.connections.iter().filter(|connection| connection.agent == name).count();
+            AgentLoad { name, weight: 1, load: connections as f64 * loads[name], connections, room: usize::MAX }
+        });
+        for Transfer { from, to, connections, .. } in self.rebalancer.plan(now, LoadKind::Bytes, &agents) {
+            let has_stayed = |moved: Option<Duration>| moved.is_none_or(|moved| moved + STAY_MIN <= now);
+            let may_move = |each: &&mut Individual| each.agent == from && has_stayed(each.moved);
+            let mut left = connections;
+            for each in self.connections.iter_mut().filter(may_move).take(connections) {
+                *each = Individual { agent: to, moved: Some(now), moves: each.moves + 1 };
+                left -= 1;
+            }
+            self.rebalancer.take_back(left);
+        }
+    }
+}
+
 #[test]
 fn seventy_to_thirty_is_even_after_thirty_seconds() {
     for kind in [LoadKind::Connections, LoadKind::Bytes] {
@@ -163,6 +204,19 @@ proptest! {
         prop_assert!(cluster.moves <= 2_000, "{} moves", cluster.moves);
         // What changes sooner than an imbalance has to last moves nothing.
         prop_assert!(period_s > 6 || cluster.moves == 0, "{} moves at {period_s} s", cluster.moves);
+    }
+
+    /// In ten minutes, each connection moves once a minute at most, and all together by the budget and what comes back.
+    #[test]
+    fn a_slow_swing_moves_each_connection_a_few_times(period_s in 10_usize..600, amplitude in 0.3_f64..0.9) {
+        let mut cluster = Individuals::new(100);
+        for second in 0..600_u32 {
+            let swing = amplitude * (std::f64::consts::TAU * f64::from(second) / period_s as f64).sin();
+            cluster.pass(Duration::from_secs(second.into()), [1.0 + swing, 1.0 - swing]);
+        }
+        let moves = || cluster.connections.iter().map(|connection| connection.moves);
+        prop_assert!(moves().all(|moves| moves <= 10), "{:?}", moves().max());
+        prop_assert!(moves().sum::<usize>() <= 200, "{} moves", moves().sum::<usize>());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
+use crate::harness::pattern::given;
 use crate::harness::{Cluster, NODES, Plan};
 
 /// The interval of samples.
@@ -14,6 +15,11 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 const GROWTH_KIB_MAX: u64 = 4 << 10;
 /// Idle connections. This process has the clients' ends.
 const IDLE: usize = 2_000;
+
+/// The duration of a long run in seconds.
+pub(crate) fn lasts_s() -> u64 {
+    given("SOAK_S").unwrap_or(600)
+}
 
 fn connect(cluster: &Cluster, taste: &Taste) -> Http<Tls> {
     Http::new(Tls::to_site(cluster.clients.any(), cluster.service, taste).unwrap())
@@ -64,12 +70,11 @@ fn quarters(cluster: &Cluster, lasts: Duration) -> Vec<[u64; 4]> {
 #[test]
 #[ignore = "long: make soak"]
 fn soak_memory_does_not_grow() {
-    let lasts_s = std::env::var("SOAK_S").map_or(600, |text| text.parse().expect("SOAK_S is a number of seconds"));
     let cluster = Cluster::start(&Plan::default());
     let over = AtomicBool::new(false);
     let memory = thread::scope(|scope| {
         let loads = [(); 3].map(|()| scope.spawn(|| load(&cluster, &over)));
-        let memory = quarters(&cluster, Duration::from_secs(lasts_s));
+        let memory = quarters(&cluster, Duration::from_secs(lasts_s()));
         over.store(true, Ordering::Relaxed);
         for load in loads {
             load.join().unwrap();
