@@ -145,12 +145,22 @@ mod tests {
     #[test]
     fn a_response_that_can_continue_is_a_part_with_a_strong_validator() {
         let etag = ("etag", "\"v\"");
+        let multipart = ("content-type", "multipart/byteranges; boundary=b");
         let whole = Some(Part { first: 0, last: 99, complete_len: 100 });
         let part = Some(Part { first: 5, last: 104, complete_len: 200 });
         for (method, status, fields, len, expected) in [
             (Method::GET, 200, &[etag][..], 100, whole),
             (Method::GET, 200, &[etag, ("accept-ranges", "bytes")], 100, whole),
             (Method::GET, 206, &[etag, ("content-range", "bytes 5-104/200")], 100, part),
+            // Coded by the origin: its validator is that of the coded bytes, and the request is repeated with its
+            // `Accept-Encoding`.
+            (Method::GET, 200, &[etag, ("content-encoding", "gzip"), ("vary", "accept-encoding")], 100, whole),
+            (Method::GET, 206, &[etag, ("content-encoding", "br"), ("content-range", "bytes 5-104/200")], 100, part),
+            // Coded by an agent.
+            (Method::GET, 200, &[("etag", "W/\"v\""), ("content-encoding", "gzip")], 100, None),
+            // Several ranges (RFC 9110, section 15.3.7.2), also with a field that is not allowed there.
+            (Method::GET, 206, &[etag, multipart], 300, None),
+            (Method::GET, 206, &[etag, multipart, ("content-range", "bytes 5-104/200")], 300, None),
             (Method::GET, 200, &[etag, ("accept-ranges", "none")], 100, None),
             (Method::GET, 200, &[etag], 0, None),
             (Method::GET, 200, &[], 100, None),

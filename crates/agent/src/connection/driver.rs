@@ -198,3 +198,6 @@ impl Connections {
         Err(leg)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,7 @@ impl RecordedLinks {
     }
 
     /// The messages to the dispatcher `d` since the last call. Messages to others are dropped.
-    pub(super) fn to_dispatcher(&self) -> Vec<AgentToDispatcher> {
+    pub(crate) fn to_dispatcher(&self) -> Vec<AgentToDispatcher> {
         let to_d = |(to, message)| match message {
             Message::AgentToDispatcher(message) if to == name("d") => Some(message),
             _ => None,
@@ -115,7 +115,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self::serving(Path::new("/"), limits)
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn shipped() -> Ship {
 }
 
 /// A connection that has received 10 bytes, of which the last 4 are not opened, and has written 20 bytes.
-pub(super) fn live(leg: Leg) -> Box<Live> {
+pub(crate) fn live(leg: Leg) -> Box<Live> {
     let mut parts = Parts::new(leg, record_layer(Side::Server));
     parts.opened = b"opened".to_vec();
     parts.unopened = b"rest".to_vec();
@@ -201,7 +201,7 @@ pub(super) async fn leg() -> (Leg, TcpStream) {
 }
 
 /// The leg of [`live`], and the dispatcher's end of it.
-pub(super) async fn leg_in(table: &Arc<LegTable>) -> (Leg, TcpStream) {
+pub(crate) async fn leg_in(table: &Arc<LegTable>) -> (Leg, TcpStream) {
     let (leg, end) = streams().await;
     (Leg::new(leg, about().carried(0, 10, 20), table), end)
 }
@@ -218,6 +218,6 @@ pub(crate) async fn streams() -> (TcpStream, TcpStream) {
 }
 
 /// Whether the dispatcher's end of a leg ends by a reset, without a byte.
-pub(super) async fn is_reset(mut end: TcpStream) -> bool {
+pub(crate) async fn is_reset(mut end: TcpStream) -> bool {
     end.read(&mut [0; 16]).await.is_err()
 }

@@ -22,6 +22,22 @@ fn a_connection_answers_one_request_after_the_other() {
     assert!(matches!(end(&mut http), End::Complete));
 }
 
+/// Head and body go together, so that the stream makes one record of them.
+#[test]
+fn a_small_response_is_one_write() {
+    let (pipe, _, mut http) = connection();
+    for number in 1..=3 {
+        pipe.send(get("/"));
+        wait(&mut http);
+        assert_eq!(pipe.written(), ok("hello"));
+        assert_eq!((pipe.writes(), pipe.flushes()), (number, number));
+    }
+    pipe.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\nconnection: close\r\n\r\n12345");
+    assert!(matches!(end(&mut http), End::Complete));
+    assert!(pipe.written().ends_with("\r\n\r\n12345"));
+    assert_eq!(pipe.writes(), 4, "also the response to an upload, and the last one");
+}
+
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let (pipe, site, mut http) = connection();

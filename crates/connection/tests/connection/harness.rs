@@ -30,6 +30,7 @@ struct Ends {
     /// Bytes that the client still takes. `None`: all.
     room: Option<usize>,
     written: Vec<u8>,
+    writes: usize,
     flushes: usize,
     holds_flushes: bool,
 }
@@ -72,6 +73,11 @@ impl Pipe {
     /// Whether flushes wait for a client that takes nothing.
     pub(crate) fn hold_flushes(&self, holds_flushes: bool) {
         self.0.borrow_mut().holds_flushes = holds_flushes;
+    }
+
+    /// Writes of which the client took at least one byte.
+    pub(crate) fn writes(&self) -> usize {
+        self.0.borrow().writes
     }
 
     pub(crate) fn flushes(&self) -> usize {
@@ -148,6 +154,7 @@ impl AsyncWrite for Stream {
         }
         ends.room = ends.room.map(|room| room - len);
         ends.written.extend_from_slice(&bytes[..len]);
+        ends.writes += 1;
         Poll::Ready(Ok(len))
     }
 
