@@ -112,8 +112,8 @@ pub struct ConnectionStatus {
 pub enum StayReason {
     /// A request is in progress. The connection moves after the response.
     InRequest,
-    /// HTTP/2 connections cannot move, because the HTTP library holds the state of the streams. The connection ends
-    /// after its streams, if that was requested.
+    /// HTTP/2 connections cannot move: the state of their streams is not exported yet. The connection ends after its
+    /// streams, if that was requested.
     Http2,
     /// There is no link to the target.
     NoLink,

@@ -88,7 +88,8 @@ enum What {
     ///
     /// Any dispatcher with the address can be asked. Without NODE, the owner gives the address to the candidate with
     /// the highest priority, and another node takes it over itself. Nodes with a higher priority do not take the address
-    /// back. Established connections end. The exit status is 1 if the address is not there after 5 s.
+    /// back. Established connections go with the address. Those that cannot are reset: if the next dispatcher has no
+    /// link to their agent, for example. The exit status is 1 if the address is not there after 5 s.
     #[command(after_help = SWITCH_EXAMPLES)]
     Switch {
         /// The address; without it, all addresses
@@ -100,8 +101,10 @@ enum What {
     },
     /// Move a connection to another agent
     ///
-    /// The socket must be that of the connection's dispatcher. A connection moves when no request is in progress;
-    /// HTTP/2 cannot move. The exit status is 1 if the connection has not moved after 5 s; it may still move later.
+    /// The socket must be that of the connection's dispatcher. An HTTP/1.1 connection moves at once if it is idle, in a
+    /// response that the other agent can continue, in a stream of events, or a tunnel. Otherwise it moves after its
+    /// response. HTTP/2 connections do not move. The exit status is 1 if the connection has not moved after 5 s; it may
+    /// still move later.
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock move 5d1c0c9a55e0b7f3-12 a2")]
     Move {
         /// The connection, as `connections` names it
@@ -114,9 +117,11 @@ enum What {
     /// Drain an agent: new connections go to other agents, and its connections move there
     ///
     /// A dispatcher drains only its own connections, so drain the agent at every dispatcher. HTTP/1.1 connections move
-    /// between requests or during downloads, and HTTP/2 connections get a GOAWAY. No connection is cut, even after the
-    /// grace time: the command then lists the connections that remain, and its exit status is 1. The agent stays
-    /// drained until `undrain`, even if it restarts.
+    /// between requests or during downloads. HTTP/2 connections get GOAWAY, and end when their streams have ended. The
+    /// command waits until the agent has no connection of this dispatcher left, also for those that cannot move now or
+    /// at all, but no longer than the grace time. No connection is cut, even after that: the command then lists the
+    /// connections that remain, with the reasons, and its exit status is 1. The agent stays drained until `undrain`,
+    /// even if it restarts.
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
         /// The agent
