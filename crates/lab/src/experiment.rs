@@ -391,9 +391,11 @@ pub struct Impossible {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// The paper: `HA/TCP (2023)`.
+    /// The paper: `HA/TCP (NSDI 2025)`.
     pub paper: String,
     pub text: String,
+    /// The figure of Watari for the same thing and where it is, or why there is none.
+    pub ours: String,
 }
 
 impl Plot {

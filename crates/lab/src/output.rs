@@ -64,7 +64,7 @@ pub fn write_run(
     ternary: &[TernaryPoints],
 ) -> Result<(), Error> {
     let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
-    folder::remove_pictures(&dir.join("result.json"), dir);
+    remove_pictures(dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
     create_dir(dir)?;
     write(&dir.join("result.json"), json(run).as_bytes())?;
@@ -74,6 +74,11 @@ pub fn write_run(
     let pictures = pictures.iter().map(|picture| write_picture(dir, picture)).collect::<Vec<_>>();
     pictures.into_iter().collect::<Result<(), _>>()?;
     failed.map_or(Ok(()), Err)
+}
+
+/// Removes the pictures of the run in a folder, if there is one.
+pub(crate) fn remove_pictures(dir: &Path) {
+    folder::remove_pictures(&dir.join("result.json"), dir);
 }
 
 /// Writes one page with the runs below a folder, and a document (`docs/reproduction.md`) with the results beside it

@@ -6,6 +6,7 @@ mod ratios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
+use aws_lc_rs::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use watari_values::size::Size;
 
@@ -21,6 +22,10 @@ pub const ROUNDS_MAX: u32 = 1000;
 
 /// The largest file of a run.
 const FILE_LEN_MAX: Size = Size(16 << 30);
+
+/// Keys of an experiment's file that change what runs.
+const KEYS_OF_RUNS: [&str; 10] =
+    ["network", "router", "host", "file", "prepare", "templates", "process", "system", "variant", "step"];
 
 /// How an experiment runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -178,6 +183,27 @@ impl Plan {
         parts.find_map(|((name, own), (_, other))| (own != other).then_some(name))
     }
 
+    /// A digest of what runs: the values of the parameters, the keys of the experiment's file that do not only evaluate
+    /// or describe, and the templates without lines that are comments. SHA-256, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        let mut file: toml::Table = self.found.text.parse().expect("the experiment is from this text");
+        file.retain(|key, _| KEYS_OF_RUNS.contains(&key));
+        for variant in file.get_mut("variant").and_then(toml::Value::as_array_mut).into_iter().flatten() {
+            if let Some(variant) = variant.as_table_mut() {
+                variant.remove("quick");
+            }
+        }
+        let mut digest = Context::new(&SHA256);
+        let params = self.values.iter().filter(|(name, _)| self.experiment().params.contains_key(*name));
+        digest.update(format!("{:?}\n{file}", params.collect::<Vec<_>>()).as_bytes());
+        for (name, text) in &self.templates {
+            let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            digest.update(format!("\n[{name}]\n{}", lines.collect::<Vec<_>>().join("\n")).as_bytes());
+        }
+        let digits: Vec<_> = digest.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+        digits.concat()
+    }
+
     fn parts(&self) -> [(&'static str, String); 7] {
         let Experiment { networks, routers, hosts, files, prepare, .. } = self.experiment();
         let of_variant = |variant: &PlannedVariant| {
@@ -242,7 +268,6 @@ impl Plan {
     }
 
     fn check_ratio(&self, ratio: &Ratio, keys: &BTreeSet<String>) -> Result<(), Error> {
-        ratios::check(ratio)?;
         let place = format!("the ratio {}", ratio.name);
         for side in ratio.peers.values().chain([&ratio.ours]).flat_map(Quotient::sides) {
             let wrong = || Error::Side { ratio: ratio.name.clone(), side: side.to_owned() };
@@ -252,7 +277,7 @@ impl Plan {
                 self.check_measure(measure, variant, &place)?;
             }
         }
-        Ok(())
+        ratios::check(ratio)
     }
 
     /// That the variant has all that a measure takes its value out of.

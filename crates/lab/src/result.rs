@@ -42,6 +42,9 @@ pub struct RunResult {
     pub versions: BTreeMap<String, String>,
     /// Commands that prepared the run, that started processes, and that ran as steps, of the first round.
     pub commands: Vec<String>,
+    /// See [`Plan::digest`](crate::plan::Plan::digest).
+    #[serde(default)]
+    pub digest: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -136,11 +139,13 @@ pub struct Entry {
 pub struct PrintedFigure {
     pub paper: String,
     pub text: String,
+    /// The figure of Watari for the same thing, or why there is none.
+    pub ours: String,
 }
 
 impl From<&crate::experiment::Printed> for PrintedFigure {
     fn from(printed: &crate::experiment::Printed) -> Self {
-        Self { paper: printed.paper.clone(), text: printed.text.clone() }
+        Self { paper: printed.paper.clone(), text: printed.text.clone(), ours: printed.ours.clone() }
     }
 }
 

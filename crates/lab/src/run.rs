@@ -31,7 +31,7 @@ use crate::output;
 use crate::plan::{self, Options, Plan};
 use crate::result::{Delay, RunResult};
 use crate::variables;
-use files::{FileError, file_error, in_place, write, write_templates};
+use files::{FileError, create_dir, file_error, in_place, move_files, write, write_templates};
 use measured::{Measured, Taken};
 use progress::Progress;
 pub use trial::TrialError;
@@ -79,8 +79,10 @@ pub enum Error {
 pub fn run(plan: &Plan, places: &Places, groups: &Groups) -> Result<(), Error> {
     let measured = measure(plan, places, groups)?;
     let result = findings::result(plan, &measured)?;
-    measured.write(plan, &places.folder)?;
-    write_result(plan, &measured, result, &places.folder).map(drop)
+    replace(&places.folder, |folder| {
+        measured.write(plan, folder)?;
+        write_result(plan, &measured, result, folder).map(drop)
+    })
 }
 
 /// Computes the result of a finished run again, from what its trials measured, by the figures, ratios and texts that the
@@ -89,10 +91,27 @@ pub fn evaluate(found: Found, folder: &Path) -> Result<RunResult, Error> {
     let measured = Measured::read(folder)?;
     let then = Plan::new(Measured::experiment(folder, &found)?, measured.options.clone(), folder)?;
     let now = Plan::new(found, measured.options.clone(), folder)?;
-    match now.difference(&then) {
-        Some(part) => Err(Error::Changed { name: now.experiment().name.clone(), part }),
-        None => write_result(&now, &measured, findings::result(&now, &measured)?, folder),
+    if let Some(part) = now.difference(&then) {
+        return Err(Error::Changed { name: now.experiment().name.clone(), part });
     }
+    let result = findings::result(&now, &measured)?;
+    replace(folder, |folder| write_result(&now, &measured, result, folder))
+}
+
+/// Lets `write` write files to a directory, and then moves them to `folder`. If a file cannot be written, or this process
+/// ends before, the folder stays as it was.
+fn replace<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, Error>) -> Result<T, Error> {
+    create_dir(folder)?;
+    let directory = tempfile::Builder::new().prefix(".new-").tempdir_in(folder);
+    let directory = directory.map_err(|error| file_error("write to", folder, error))?;
+    let written = write(directory.path());
+    // After another error all files are there, but for a plot.
+    if let Err(Error::File(_) | Error::Output(output::Error::Write(..))) = &written {
+        return written;
+    }
+    output::remove_pictures(folder);
+    move_files(directory.path(), folder)?;
+    written
 }
 
 fn measure(plan: &Plan, places: &Places, groups: &Groups) -> Result<Measured, Error> {

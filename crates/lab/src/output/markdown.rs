@@ -46,9 +46,7 @@ fn experiment(text: &mut String, run: &Run, results: &str) {
         table(text, &shown);
     }
     plots(text, run, results);
-    list(text, "Deviations from the paper", result.deviations.iter().cloned());
-    let printed = result.printed.iter().map(|figure| format!("{}: {} (not measured here)", figure.paper, figure.text));
-    list(text, "Figures that other papers print, not measured here", printed);
+    list(text, tables::deviations_heading(result), result.deviations.iter().cloned());
     if !result.versions.is_empty() {
         heading(text, "Versions");
         table(text, &tables::versions(result));

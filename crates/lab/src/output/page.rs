@@ -7,7 +7,6 @@ use askama::filters::HtmlSafe;
 
 use crate::output::folder::{ReadPicture, Run, Runs};
 use crate::output::tables::{self, Head, Table};
-use crate::result::PrintedFigure;
 
 pub(super) fn page(runs: &Runs) -> String {
     Page::new(runs).render().expect("a string takes all")
@@ -34,8 +33,8 @@ struct Experiment<'a> {
     paragraphs: Vec<&'a str>,
     tables: Vec<Shown>,
     pictures: &'a [ReadPicture],
+    deviations_heading: &'static str,
     deviations: &'a [String],
-    printed: &'a [PrintedFigure],
     versions: Shown,
     commands: &'a [String],
 }
@@ -83,8 +82,8 @@ impl<'a> Experiment<'a> {
             paragraphs: paragraphs(&result.text),
             tables: tables::of_run(result).into_iter().map(Shown::new).collect(),
             pictures: &run.pictures,
+            deviations_heading: tables::deviations_heading(result),
             deviations: &result.deviations,
-            printed: &result.printed,
             versions: Shown::new(tables::versions(result)),
             commands: &result.commands,
         }

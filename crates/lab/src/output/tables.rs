@@ -6,7 +6,7 @@ use crate::catalogue;
 use crate::output::folder::Runs;
 use crate::output::plots::sorted;
 use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
-use crate::result::{Entry, FigureResult, RatioResult, RunResult, Verdict};
+use crate::result::{Entry, FigureResult, PrintedFigure, RatioResult, RunResult, Verdict};
 use crate::verdict::agreeing_rounds;
 
 /// How to read the tables: a paragraph each.
@@ -98,7 +98,11 @@ fn counts(entries: &[Entry]) -> String {
 
 /// All tables of a run that have rows, except that of its versions.
 pub(super) fn of_run(run: &RunResult) -> Vec<Table> {
-    let tables = [ratios(run)].into_iter().chain(run.figures.iter().map(figure)).chain([entries(run), delays(run)]);
+    let tables = [ratios(run)].into_iter().chain(run.figures.iter().map(figure)).chain([
+        entries(run),
+        printed_figures(run),
+        delays(run),
+    ]);
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -212,11 +216,23 @@ fn entries(run: &RunResult) -> Table {
     };
     let heads = vec![word("row"), word("verdict")];
     Table {
-        caption: "Rows of the paper".to_owned(),
+        caption: if run.paper.is_some() { "Rows of the paper" } else { "Rows" }.to_owned(),
         heads,
         rows: run.entries.iter().map(row).collect(),
         notes: Vec::new(),
     }
+}
+
+/// Figures of other papers.
+fn printed_figures(run: &RunResult) -> Table {
+    let row = |figure: &PrintedFigure| vec![or_none(&figure.paper), or_none(&figure.text), or_none(&figure.ours)];
+    let heads = vec![word("paper"), word("its own figure, not measured here"), word("ours")];
+    let rows = run.printed.iter().map(row).collect();
+    Table { caption: "Figures of other papers".to_owned(), heads, rows, notes: Vec::new() }
+}
+
+pub(super) fn deviations_heading(run: &RunResult) -> &'static str {
+    if run.paper.is_some() { "Deviations from the paper" } else { "Deviations" }
 }
 
 fn delays(run: &RunResult) -> Table {

@@ -61,11 +61,11 @@ fn with_measures(mut ratio: Ratio, figure: &Figure, over_figure: &Figure) -> Rat
     ratio
 }
 
-/// Refuses numbers that no ratio can be compared with.
+/// Refuses a ratio that is compared with nothing, and numbers that no ratio can be compared with.
 pub(super) fn check(ratio: &Ratio) -> Result<(), Error> {
     let numbers = [ratio.paper, ratio.at_least, ratio.at_most].into_iter().flatten();
     let has_over = |quotient: &Quotient| quotient.over.is_some();
-    let why = if numbers.chain([ratio.tolerance]).any(|number| !number.is_finite()) {
+    let why = if numbers.clone().chain([ratio.tolerance]).any(|number| !number.is_finite()) {
         "its paper, tolerance, at-least and at-most have to be finite numbers"
     } else if ratio.tolerance < 0.0 {
         "its tolerance is below 0"
@@ -73,6 +73,8 @@ pub(super) fn check(ratio: &Ratio) -> Result<(), Error> {
         "its at-least is above its at-most"
     } else if ratio.peers.values().any(|peer| has_over(peer) != has_over(&ratio.ours)) {
         "it and its peers have to be alike: all with over, or none"
+    } else if numbers.count() == 0 {
+        "it has neither a value of the paper nor a limit: make it a figure"
     } else {
         return Ok(());
     };

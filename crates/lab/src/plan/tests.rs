@@ -46,8 +46,36 @@ fn every_experiment_of_this_program_has_a_sound_plan() {
             let plan = Plan::new(catalogue::find(&experiment.name).unwrap(), options, Path::new("/work"));
             let plan = plan.unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
             assert!(!plan.experiment().text.is_empty() && plan.rounds > 0);
+            for script in scripts_in(&plan) {
+                let is_there = plan.experiment().templates.contains_key(&script);
+                assert!(is_there, "{}: no template is {script}", experiment.name);
+            }
         }
     }
+}
+
+/// The scripts that commands and templates of a plan run.
+fn scripts_in(plan: &Plan) -> BTreeSet<String> {
+    let texts = plan.templates.values().chain([&plan.found.text]);
+    let words = texts.flat_map(|text| text.split(|c: char| c.is_whitespace() || c == '"'));
+    let places = ["${work}/", "$here/", "$work/", ")/"];
+    let names = words.filter_map(|word| places.iter().find_map(|place| word.strip_prefix(place)));
+    let is_script = |name: &&str| !name.contains('/') && Path::new(name).extension().is_some_and(|end| end == "sh");
+    names.filter(is_script).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_digest_is_of_what_runs() {
+    let digest = |more: &str, is_quick| plan(&format!("{VARIANT}{more}"), is_quick).unwrap().digest();
+    let plain = digest("", false);
+    assert_eq!(plain.len(), 64);
+    let figure = "[[figure]]\nname = 'f'\nmeasure = 'cpu.a'\n[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\nat-least = 0\n";
+    assert_eq!(digest(figure, false), plain, "it is evaluated only");
+    assert_eq!(digest("quick = false\n[[variant]]\nkey = 'w'\ntitle = 'W'\n", false), {
+        digest("[[variant]]\nkey = 'w'\ntitle = 'W'\n", false)
+    });
+    assert_ne!(digest("", true), plain, "a parameter has another value");
+    assert_ne!(digest("[[step]]\nname = 's'\nhosts = ['a']\nrun = 'true'\n", false), plain);
 }
 
 #[test]
@@ -189,13 +217,13 @@ fn a_side_of_a_ratio_has_a_variant_and_a_measure() {
     let mistyped = format!("{VARIANT}[[ratio]]\nname = 'r'\nof = 'w:cpu.a'\n");
     assert!(matches!(plan(&mistyped, true), Err(Error::Unknown { .. })), "also in a quick run");
     let full_only = format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\nquick = false\n");
-    let plan = plan(&format!("{full_only}[[ratio]]\nname = 'r'\nof = 'w:cpu.a'\n"), true).unwrap();
+    let plan = plan(&format!("{full_only}[[ratio]]\nname = 'r'\nof = 'w:cpu.a'\nat-least = 0\n"), true).unwrap();
     assert_eq!(plan.variants.len(), 1);
 }
 
 #[test]
 fn a_matrix_makes_a_ratio_for_each_combination() {
-    let ratio = "[[ratio]]\nname = '${of} / v'\nmatrix = { of = ['v', 'w'] }\nof = '${of}:cpu.a'\nover = 'v:cpu.a'\n\
+    let ratio = "[[ratio]]\nname = '${of} / v'\nmatrix = { of = ['v', 'w'] }\nof = '${of}:cpu.a'\nover = 'v:cpu.a'\nat-least = 0\n\
                  peers = { other = { of = '${of}:cpu.a', over = 'v:cpu.a' } }\n";
     let plan = plan(&format!("{VARIANT}[[variant]]\nkey = 'w'\ntitle = 'W'\n{ratio}"), false).unwrap();
     let names: Vec<_> = plan.ratios.iter().map(|ratio| ratio.name.as_str()).collect();
@@ -224,7 +252,7 @@ fn a_ratio_of_a_figure_has_its_measure_and_the_papers_quotient() {
     assert_eq!(file("of = 'w'\nover = 'v'\n").paper, Some(0.6667));
     let other = file("over-figure = 'g'\nof = 'v'\nover = 'v'\n");
     assert_eq!((other.paper, other.ours.over.as_deref()), (Some(3.0), Some("v:cpu.a")));
-    let unprinted = file("of = 'x'\nover = 'w'\n");
+    let unprinted = file("of = 'x'\nover = 'w'\nat-most = 2\n");
     assert_eq!((unprinted.paper, unprinted.source.as_str()), (None, ""));
     let stated = file("of = 'v'\nover = 'w'\npaper = 1.4\nsource = 'Table 2'\n");
     assert_eq!((stated.paper, stated.source.as_str()), (Some(1.4), "Table 2"));
@@ -261,7 +289,7 @@ fn a_variant_has_what_is_measured() {
     expect_error(&figure("time.s"), "measures the step s");
     expect_error(&figure("lines.p"), "measures the process p");
     expect_error(&figure("load.rate"), "measures the step with load = true");
-    let ratio = "[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\nover = 'v:cpu.a / time.s'\n";
+    let ratio = "[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\nover = 'v:cpu.a / time.s'\nat-least = 0\n";
     expect_error(ratio, "the ratio r measures the step s");
     let step = "[[step]]\nname = 's'\nhosts = ['a']\nrun = 'true'\n";
     plan(&format!("{VARIANT}{ratio}{step}"), false).unwrap();
@@ -311,6 +339,7 @@ fn numbers_of_a_ratio_are_checked() {
         ("tolerance = -0.1", "its tolerance is below 0"),
         ("at-least = 2.0\nat-most = 1.0", "its at-least is above its at-most"),
         ("over = 'v:cpu.a'\npeers = { p = { of = 'v:cpu.a' } }", "all with over, or none"),
+        ("", "neither a value of the paper nor a limit"),
     ] {
         expect_error(&format!("[[ratio]]\nname = 'r'\nof = 'v:cpu.a'\n{numbers}\n"), error);
     }

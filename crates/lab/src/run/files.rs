@@ -42,6 +42,22 @@ pub(super) fn create_dir(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(|error| file_error("create", path, error))
 }
 
+/// Moves all files of a directory to another one of the same file system.
+pub(super) fn move_files(from: &Path, to: &Path) -> Result<(), FileError> {
+    create_dir(to)?;
+    let failed = |error| file_error("move files to", to, error);
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let place = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            move_files(&path, &place)?;
+        } else {
+            fs::rename(&path, &place).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn file_error(verb: &str, path: &Path, error: io::Error) -> FileError {
     FileError::File { doing: format!("{verb} {}", path.display()), error }
 }

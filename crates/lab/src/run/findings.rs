@@ -47,6 +47,7 @@ pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Erro
         plots: Vec::new(),
         versions: measured.versions.clone(),
         commands: measured.commands.clone(),
+        digest: plan.digest(),
     })
 }
 

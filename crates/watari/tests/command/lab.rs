@@ -1,5 +1,6 @@
 //! `watari lab`
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -279,4 +280,38 @@ fn wrong_names_files_and_settings_are_refused() {
         let error = watari(dir.path(), &["lab", "run", "cssl-a", "--json", "/proc"]).refused(1);
         assert!(error.contains("cannot write in /proc"), "{error}");
     }
+}
+
+#[test]
+fn a_run_that_fails_leaves_its_folder_as_it_was() {
+    let Some(dir) = short() else { return };
+    let run = || watari(dir.path(), &["lab", "run", "short.toml", "--json", "run"]);
+    assert_eq!(run().status, Some(0));
+    let files = || {
+        let entries = fs::read_dir(dir.path().join("run")).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap()));
+        files.collect::<BTreeMap<_, _>>()
+    };
+    let before = files();
+    assert!(before.len() >= 5, "{:?}", before.keys());
+    fs::write(dir.path().join("short.toml"), SHORT.replace("run = 'true'", "run = 'false'")).unwrap();
+    let Ended { status, error, .. } = run();
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("variant only, round 1: the step wait failed"), "{error}");
+    assert!(files() == before, "{:?}", files().keys());
+    let hidden = fs::read_dir(dir.path().join("run")).unwrap().map(|entry| entry.unwrap().file_name());
+    let hidden: Vec<_> = hidden.filter(|name| name.to_string_lossy().starts_with('.')).collect();
+    assert!(hidden.is_empty(), "{hidden:?}");
+}
+
+#[test]
+fn a_run_that_differs_is_a_success() {
+    let Some(dir) = short() else { return };
+    let ratio = "[[ratio]]\nname = 'time'\nof = 'only:time.wait'\nat-least = 3600\n";
+    fs::write(dir.path().join("short.toml"), format!("{SHORT}{ratio}")).unwrap();
+    let Ended { status, out, error } = watari(dir.path(), &["lab", "run", "short.toml", "--json", "run"]);
+    assert_eq!(status, Some(0), "{error}");
+    assert!(out.ends_with("short: differs\n"), "{out}");
+    let result: Value = serde_json::from_slice(&fs::read(dir.path().join("run/result.json")).unwrap()).unwrap();
+    assert_eq!((&result["verdict"], &result["ratios"]["time"]["verdict"]), (&"differs".into(), &"differs".into()));
 }

@@ -176,9 +176,10 @@ fn hostile() -> RunResult {
     }
     let json = value.to_string();
     let inner = &hostile[1..hostile.len() - 1];
-    let json = ["requests per second", "nginx", "Apache did not start", "Table 3, LB-RR", "HA/TCP (2023)", "on/off"]
-        .iter()
-        .fold(json, |json, word| json.replace(word, inner));
+    let json =
+        ["requests per second", "nginx", "Apache did not start", "Table 3, LB-RR", "HA/TCP (NSDI 2025)", "on/off"]
+            .iter()
+            .fold(json, |json, word| json.replace(word, inner));
     let mut run: RunResult = serde_json::from_str(&json).unwrap();
     run.commands = vec![clean(HOSTILE)];
     run.deviations = vec![clean(HOSTILE)];

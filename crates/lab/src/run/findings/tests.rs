@@ -43,9 +43,11 @@ name = 'more / off'
 of = 'more:cpu.a'
 over = 'off:cpu.a'
 source = 'Table 2'
+at-least = 0
 [[ratio]]
 name = 'ours only'
 of = 'on:cpu.a'
+at-least = 0
 [[impossible]]
 source = 'Table 3'
 why = 'It has no machine.'
