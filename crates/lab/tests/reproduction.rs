@@ -2,14 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use watari_lab::catalogue;
+use watari_lab::output::report;
 use watari_lab::plan::{Options, Plan};
 use watari_lab::result::{RunResult, SPREAD_MAX, Verdict};
 
+fn documents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
 fn committed(name: &str) -> RunResult {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction").join(format!("{name}.json"));
+    let path = documents().join("reproduction").join(format!("{name}.json"));
     let json = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&json).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -20,6 +25,9 @@ fn differences(run: &RunResult) -> Vec<String> {
     let plan = catalogue::find(&run.name).map(|found| Plan::new(found, options, Path::new("")));
     let plan = plan.expect("it is there").expect("it is valid");
     let mut faults = Vec::new();
+    if run.digest != plan.digest() {
+        faults.push(format!("{}: it has other hosts, processes, steps or templates", run.name));
+    }
     if !plan.experiment().deviations.iter().all(|deviation| run.deviations.contains(deviation)) {
         faults.push(format!("{}: it has other deviations", run.name));
     }
@@ -47,6 +55,14 @@ fn differences(run: &RunResult) -> Vec<String> {
         let spread_reasons = ["", &ratio.spread_because, &experiment.spread_because];
         if !spread_reasons.contains(&measured.spread_because.as_str()) {
             faults.push(format!("{}: {} has another reason of its spread", run.name, ratio.name));
+        }
+    }
+    if run.plots.is_empty() != experiment.plots.is_empty() {
+        faults.push(format!("{}: it lacks its plots", run.name));
+    }
+    for plot in &run.plots {
+        if !documents().join("reproduction").join(&run.name).join(format!("{}.svg", plot.file)).exists() {
+            faults.push(format!("{}: the plot {} is missing", run.name, plot.file));
         }
     }
     for row in &experiment.impossible {
@@ -77,4 +93,23 @@ fn each_experiment_has_a_full_run_with_reasons() {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn the_document_is_that_of_the_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = folder.path().join("runs");
+    for experiment in catalogue::all().expect("they are valid") {
+        let (name, run) = (&experiment.name, runs.join(&experiment.name));
+        fs::create_dir_all(&run).expect("a folder");
+        fs::copy(documents().join(format!("reproduction/{name}.json")), run.join("result.json")).expect("a result");
+        for plot in committed(name).plots {
+            let file = format!("{}.svg", plot.file);
+            fs::copy(documents().join(format!("reproduction/{name}/{file}")), run.join(file)).expect("a plot");
+        }
+    }
+    let document = folder.path().join("reproduction.md");
+    report(&runs, &folder.path().join("page.html"), Some(&document)).expect("a report");
+    let read = |path: &Path| fs::read_to_string(path).expect("a document");
+    assert!(read(&document) == read(&documents().join("reproduction.md")), "run `watari lab report --markdown`");
 }
