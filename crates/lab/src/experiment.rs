@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::duration;
 use crate::result::Verdict;
@@ -388,7 +388,8 @@ pub struct Impossible {
     pub why: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// A figure of another paper, in an experiment and in its results.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
     /// The paper: `HA/TCP (NSDI 2025)`.

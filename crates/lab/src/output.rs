@@ -64,7 +64,6 @@ pub fn write_run(
     ternary: &[TernaryPoints],
 ) -> Result<(), Error> {
     let (pictures, failed) = plots::draw(plots, run, cpu, ternary);
-    remove_pictures(dir);
     run.plots = pictures.iter().map(Picture::entry).collect();
     create_dir(dir)?;
     write(&dir.join("result.json"), json(run).as_bytes())?;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Printed;
+
 /// The largest spread of a ratio without a reason.
 pub const SPREAD_MAX: f64 = 0.05;
 
@@ -32,7 +34,7 @@ pub struct RunResult {
     /// Each row of the paper, with its verdict.
     pub entries: Vec<Entry>,
     /// Figures that other papers print, which are not measured here.
-    pub printed: Vec<PrintedFigure>,
+    pub printed: Vec<Printed>,
     pub deviations: Vec<String>,
     /// What the delay routers showed before the run.
     pub delays: Vec<Delay>,
@@ -133,20 +135,6 @@ pub struct Entry {
     pub source: String,
     pub verdict: Verdict,
     pub why: String,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct PrintedFigure {
-    pub paper: String,
-    pub text: String,
-    /// The figure of Watari for the same thing, or why there is none.
-    pub ours: String,
-}
-
-impl From<&crate::experiment::Printed> for PrintedFigure {
-    fn from(printed: &crate::experiment::Printed) -> Self {
-        Self { paper: printed.paper.clone(), text: printed.text.clone(), ours: printed.ours.clone() }
-    }
 }
 
 /// The round trip through a delay router.

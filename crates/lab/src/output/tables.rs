@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::catalogue;
+use crate::experiment::Printed;
 use crate::output::folder::Runs;
 use crate::output::plots::sorted;
 use crate::output::text::{NONE, measured, or_none, percent, printed, with_range};
-use crate::result::{Entry, FigureResult, PrintedFigure, RatioResult, RunResult, Verdict};
+use crate::result::{Entry, FigureResult, RatioResult, RunResult, Verdict};
 use crate::verdict::agreeing_rounds;
 
 /// How to read the tables: a paragraph each.
@@ -225,7 +226,7 @@ fn entries(run: &RunResult) -> Table {
 
 /// Figures of other papers.
 fn printed_figures(run: &RunResult) -> Table {
-    let row = |figure: &PrintedFigure| vec![or_none(&figure.paper), or_none(&figure.text), or_none(&figure.ours)];
+    let row = |figure: &Printed| vec![or_none(&figure.paper), or_none(&figure.text), or_none(&figure.ours)];
     let heads = vec![word("paper"), word("its own figure, not measured here"), word("ours")];
     let rows = run.printed.iter().map(row).collect();
     Table { caption: "Figures of other papers".to_owned(), heads, rows, notes: Vec::new() }

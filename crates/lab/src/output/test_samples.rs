@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use crate::experiment::Plot;
+use crate::experiment::{Plot, Printed};
 use crate::output::TernaryPoints;
-use crate::result::{CpuSeries, Delay, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, Verdict};
+use crate::result::{CpuSeries, Delay, Entry, FigureResult, FigureRow, RatioResult, RunResult, Verdict};
 use crate::statistics::median;
 
 /// A text that would be markup, an entity, a column, a link, or a command to a terminal.
@@ -204,7 +204,7 @@ fn run(name: &str, paper: &str, title: &str) -> RunResult {
             entry("Table 3, LB-RR", Verdict::Reproduced, ""),
             entry("Figures 11-14, cyclesoak", Verdict::Impossible, "cyclesoak needs a kernel of its time"),
         ],
-        printed: vec![PrintedFigure {
+        printed: vec![Printed {
             paper: "HA/TCP (NSDI 2025)".to_owned(),
             text: "an overhead of 0.2 % for replicated connections".to_owned(),
             ours: "no replication".to_owned(),

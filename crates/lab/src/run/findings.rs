@@ -10,9 +10,7 @@ use crate::experiment::{Figure, Plot, Quotient, Ratio};
 use crate::measure::{self, Trial};
 use crate::output::TernaryPoints;
 use crate::plan::Plan;
-use crate::result::{
-    CpuSeries, Entry, FigureResult, FigureRow, PrintedFigure, RatioResult, RunResult, SPREAD_MAX, Verdict,
-};
+use crate::result::{CpuSeries, Entry, FigureResult, FigureRow, RatioResult, RunResult, SPREAD_MAX, Verdict};
 use crate::statistics::{median, range};
 use crate::verdict;
 
@@ -41,7 +39,7 @@ pub(super) fn result(plan: &Plan, measured: &Measured) -> Result<RunResult, Erro
         ratios,
         figures,
         entries,
-        printed: experiment.printed.iter().map(PrintedFigure::from).collect(),
+        printed: experiment.printed.clone(),
         deviations: [experiment.deviations.clone(), measured.deviations.clone()].concat(),
         delays: measured.delays.clone(),
         plots: Vec::new(),

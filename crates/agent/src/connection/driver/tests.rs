@@ -62,7 +62,6 @@ enum Event {
     Kept,
     /// The dispatcher closes the leg.
     Closes,
-    /// The leg is reset.
     Resets,
 }
 
