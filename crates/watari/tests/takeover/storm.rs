@@ -2,7 +2,7 @@
 //!
 //! Users come at a constant rate. Each sends three requests, by connections of their own, and waits between them for 5,
 //! 10, 30 or 60 s in equal shares. Users come for 90 s. There is a planned switch after 30 s, and the node that is active
-//! then is killed after 60 s. All these times are divided by [`SHORTER`].
+//! then is killed 30 s later. All these times are divided by [`SHORTER`].
 //!
 //! The test prints the CPU time of both nodes. It asserts only how many handshakes are full, which does not depend on the
 //! speed of the machine. `scripts/bench --only storm` draws the curve under a higher load.
@@ -24,7 +24,8 @@ use crate::visitor::{Kind, Seen, Visitor};
 const SHORTER: u32 = 20;
 const ARRIVALS: Duration = scaled(90);
 const SWITCH: Duration = scaled(30);
-const KILL: Duration = scaled(60);
+/// From the end of the switch to the kill, so that visits lie between them also where a switch takes long.
+const KILL: Duration = scaled(30);
 const WAITS: [Duration; 4] = [scaled(5), scaled(10), scaled(30), scaled(60)];
 const REQUESTS: usize = 3;
 /// Arrivals in a second.
@@ -112,7 +113,7 @@ impl Run {
                 until("the switch is possible", || lab.ctl("d1", &["switch", "d2"]).status.success());
             });
             until_standby(&lab, "d1", "d2");
-            let killed = change(KILL, "d1", &|| lab.kill("d2"));
+            let killed = change(switched.1 + KILL, "d1", &|| lab.kill("d2"));
             for user in users {
                 user.join().unwrap();
             }
