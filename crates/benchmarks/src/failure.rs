@@ -1,10 +1,10 @@
-//! Errors that end a run.
+//! Errors that end a part of a run.
 
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 
-/// The first error ends the run, because an incomplete comparison is of no use.
+/// The first error ends a part of the run, because an incomplete comparison is of no use.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An operation of the system failed.

@@ -122,6 +122,25 @@ enum Part {
     Watch,
 }
 
+/// How each part is measured, in the order of the report.
+const PARTS: [(Part, fn(&Site, &Scale, &mut Report) -> Result<(), Failure>); 15] = [
+    (Part::Record, record::measure),
+    (Part::Https, https::measure),
+    (Part::Proxy, proxy::measure),
+    (Part::Cache, cache::measure),
+    (Part::Handovers, handovers::measure),
+    (Part::Moves, moves::measure),
+    (Part::InResponse, in_response::measure),
+    (Part::Drains, drains::measure),
+    (Part::Takeovers, takeovers::measure),
+    (Part::Multipath, multipath::measure),
+    (Part::Storm, storm::measure),
+    (Part::Bursts, bursts::measure),
+    (Part::Sessions, sessions::measure),
+    (Part::Generators, generators::measure),
+    (Part::Watch, watch::measure),
+];
+
 /// The amount of work for one sample, and the number of samples.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
@@ -196,7 +215,8 @@ impl Scale {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
             eprintln!("watari-benchmarks: {failure}");
             ExitCode::FAILURE
@@ -204,60 +224,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), Failure> {
+/// Returns whether all parts were measured. A part that fails does not end the run, which takes most of an hour.
+fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
     let wanted = |part| arguments.only.is_none_or(|only| only == part);
     let site = Site::create()?;
     let mut report = Report::new(machine::describe(), scale);
-    if wanted(Part::Record) {
-        record::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Https) {
-        https::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Proxy) {
-        proxy::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Cache) {
-        cache::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Handovers) {
-        handovers::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Moves) {
-        moves::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::InResponse) {
-        in_response::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Drains) {
-        drains::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Takeovers) {
-        takeovers::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Multipath) {
-        multipath::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Storm) {
-        storm::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Bursts) {
-        bursts::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Sessions) {
-        sessions::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Generators) {
-        generators::measure(&site, &scale, &mut report)?;
-    }
-    if wanted(Part::Watch) {
-        watch::measure(&site, &scale, &mut report)?;
+    for (part, measure) in PARTS.into_iter().filter(|&(part, _)| wanted(part)) {
+        if let Err(failure) = measure(&site, &scale, &mut report) {
+            let name = part.to_possible_value().expect("no part is skipped").get_name().to_owned();
+            eprintln!("watari-benchmarks: {name}: {failure}");
+            report.add_failed(name);
+        }
     }
     println!("{report}");
     if let Some(out) = &arguments.out {
         let written = if arguments.only.is_some() { report.write_tables(out) } else { report.write(out) };
         written.map_err(doing(format!("writing {}", out.display())))?;
     }
-    Ok(())
+    Ok(report.is_complete())
 }

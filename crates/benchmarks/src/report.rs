@@ -19,6 +19,8 @@ pub(crate) struct Report {
     rows: Vec<Row>,
     /// Tables that are not comparisons, with their titles.
     tables: Vec<(&'static str, String)>,
+    /// The names of the parts that ended with an error.
+    failed: Vec<String>,
 }
 
 /// One comparison: a row of the table.
@@ -167,7 +169,7 @@ impl Unit {
 
 impl Report {
     pub(crate) fn new(machine: Vec<(&'static str, String)>, scale: Scale) -> Self {
-        Self { machine, scale, rows: Vec::new(), tables: Vec::new() }
+        Self { machine, scale, rows: Vec::new(), tables: Vec::new(), failed: Vec::new() }
     }
 
     /// Adds a comparison, and prints it at once, because a run takes minutes.
@@ -179,6 +181,16 @@ impl Report {
     /// Adds a table in Markdown, which comes after the comparisons.
     pub(crate) fn add_table(&mut self, title: &'static str, table: String) {
         self.tables.push((title, table));
+    }
+
+    /// Adds a part that ended with an error: some or all of its figures are missing.
+    pub(crate) fn add_failed(&mut self, part: String) {
+        self.failed.push(part);
+    }
+
+    /// Whether no part ended with an error.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 
     /// Writes the report to `path`. Keeps the notes of a file that is there already.
@@ -214,8 +226,11 @@ impl Report {
 
     fn shortfalls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.shortfall()?))).collect();
-        if short.is_empty() {
+        if short.is_empty() && self.is_complete() {
             return writeln!(f, "None.");
+        }
+        for part in &self.failed {
+            writeln!(f, "* The part `{part}` ended with an error. Some of its figures are missing.")?;
         }
         for (row, shortfall) in short {
             writeln!(f, "* {}, against {}: {shortfall}.", row.what, row.peer)?;
@@ -246,7 +261,7 @@ if they are missing.
 * Clients are loads of `watari bench`. Connections that have to stay idle belong to a client of the benchmark itself.
 * Clients offer only TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519. They resume no session unless the label says so.
 * Clients check the certificate, the status and the length of every response, and the content of small responses.
-* The benchmark ends at the first request or connection that does not end with NORMAL.
+* A part of the benchmark ends at the first request or connection that does not end with NORMAL.
 * Each server chooses its number of workers by itself. All servers send with the same congestion control.
 
 ## Labels
@@ -429,6 +444,19 @@ mod tests {
         let (_, missed) = text.split_once("## Missed targets").unwrap();
         assert_eq!(missed.matches("* work").count(), 1);
         assert!(missed.contains("against peer: 25 % above"), "{missed}");
+    }
+
+    #[test]
+    fn a_part_that_failed_is_listed() {
+        let mut report = Report::new(Vec::new(), Scale::QUICK);
+        assert!(report.is_complete() && report.to_string().ends_with("\nNone.\n"));
+        report.add_failed("cache".to_owned());
+        assert!(!report.is_complete());
+        let text = report.to_string();
+        assert!(
+            text.ends_with("\n* The part `cache` ended with an error. Some of its figures are missing.\n"),
+            "{text}"
+        );
     }
 
     #[test]

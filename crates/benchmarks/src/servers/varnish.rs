@@ -22,8 +22,9 @@ pub(crate) fn haproxy_varnish(
     let (listen, origin, store) = (address.to_string(), origin.to_string(), format!("malloc,{memory_mib}M"));
     // It keeps the user, because no other user can read the site's directory.
     let arguments = ["-F", "-j", "none", "-n", &dir, "-T", "none", "-a", &listen, "-b", &origin, "-s", &store];
-    // It closes idle connections after 5 s otherwise, while HAProxy sends a request on them.
-    let arguments = [&arguments[..], &["-p", "timeout_idle=600"]].concat();
+    // It closes idle connections after 5 s otherwise, while HAProxy sends a request on them. It cuts a response off if
+    // the store would have to drop more than 50 others for it, which are small.
+    let arguments = [&arguments[..], &["-p", "timeout_idle=600", "-p", "nuke_limit=1000000"]].concat();
     let varnish = Process::start(&name, "varnishd", &arguments, site.path(&format!("{name}.log")))?;
     haproxy_before(site, clients, varnish, address)
 }
