@@ -66,7 +66,7 @@ impl Key {
 /// The temporary directory, and free loopback addresses.
 pub(crate) struct Site {
     dir: TempDir,
-    addresses: Cell<u8>,
+    addresses: Cell<u16>,
 }
 
 impl Site {
@@ -117,7 +117,8 @@ impl Site {
     /// returned twice. Outgoing connections use 127.0.0.1, so they cannot take the port before the server binds it.
     pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
         self.addresses.set(self.addresses.get() + 1);
-        let ip = Ipv4Addr::new(127, 200, 0, self.addresses.get());
+        let [high, low] = self.addresses.get().to_be_bytes();
+        let ip = Ipv4Addr::new(127, 200, high, low);
         let free = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
         free.map_err(doing("looking for a free port"))
     }
