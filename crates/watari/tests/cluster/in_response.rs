@@ -104,7 +104,7 @@ impl<'a> Download<'a> {
     }
 }
 
-fn get(path: &str) -> Vec<u8> {
+pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
 }
 

@@ -4,16 +4,20 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::clients::http::{Http, get_bytes};
+use crate::clients::http::{Fault, Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::ctl::{drain, undrain};
 use crate::harness::pattern::{Random, seed};
 use crate::harness::wait::{look_until, until};
-use crate::harness::{Cluster, Plan};
+use crate::harness::{Cluster, Content, Plan};
+use crate::in_response::{LARGE_LEN, file, get, prepared};
 use crate::soak::lasts_s;
 
 /// Clients in all.
 const CLIENTS: usize = 40;
+
+/// Downloads that move in the middle.
+const DOWNLOADS: usize = 8;
 
 /// An uneven load has to be even after this time.
 const EVEN_WITHIN: Duration = Duration::from_secs(30);
@@ -36,23 +40,35 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A cluster of two agents with so many connections, in which nothing moves yet. The clients are in the order of the
 /// agents.
 fn placed(at: [usize; 2]) -> (Cluster, Vec<Http<Tls>>) {
+    placed_with(Content::Origins, at, download_first)
+}
+
+/// The same, with clients that begin with `first`.
+fn placed_with(content: Content, at: [usize; 2], first: First) -> (Cluster, Vec<Http<Tls>>) {
     let dispatcher = "handshake = \"least_connections\"\nbulk = \"stay\"\nrebalance = \"off\"";
-    let cluster = Cluster::start(&Plan { agents: Some(&["a1", "a2"]), dispatcher, ..Plan::default() });
+    let cluster = Cluster::start(&Plan { agents: Some(&["a1", "a2"]), dispatcher, content, ..Plan::default() });
     let admin = cluster.dispatcher().admin();
     assert!(drain(&admin, "a2").wait().unwrap().success());
-    let mut clients = connect(&cluster, at[0]);
+    let mut clients = connect(&cluster, at[0], first);
     undrain(&admin, "a2");
     // The second agent has the fewest connections.
-    clients.extend(connect(&cluster, at[1]));
+    clients.extend(connect(&cluster, at[1], first));
     until("the agents have these connections", || shares(&cluster) == at);
     (cluster, clients)
 }
 
-fn connect(cluster: &Cluster, clients: usize) -> Vec<Http<Tls>> {
-    let client = |seed| {
+/// What a client does first, by its number.
+type First = fn(&mut Http<Tls>, u64) -> Result<(), Fault>;
+
+fn download_first(client: &mut Http<Tls>, number: u64) -> Result<(), Fault> {
+    client.download(1_000, number)
+}
+
+fn connect(cluster: &Cluster, clients: usize, first: First) -> Vec<Http<Tls>> {
+    let client = |number| {
         let tls = Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).unwrap();
         let mut http = Http::new(tls);
-        http.download(1_000, seed).unwrap();
+        first(&mut http, number).unwrap();
         http
     };
     (0..clients as u64).map(client).collect()
@@ -141,6 +157,21 @@ fn connections_that_load_an_agent_move() {
     check_no_connection_was_lost(&cluster);
 }
 
+/// The rest of each response comes from the other agent.
+#[test]
+fn downloads_in_progress_move() {
+    let begin: First = |client, _| client.send(&get(&file(LARGE_LEN)));
+    let (cluster, mut clients) = placed_with(Content::Files(&[LARGE_LEN]), [DOWNLOADS, 0], begin);
+    rebalance_by(&cluster, "connections");
+    // Clients read nothing meanwhile, so that no response ends.
+    until("the agents share the downloads", || shares(&cluster)[1] >= DOWNLOADS / 4);
+    for client in &mut clients {
+        client.take_download(LARGE_LEN, LARGE_LEN).unwrap();
+    }
+    assert!(prepared(&cluster, "prepared") >= moved(&cluster));
+    check_no_connection_was_lost(&cluster);
+}
+
 #[test]
 fn without_the_setting_connections_stay() {
     let (cluster, mut clients) = placed([CLIENTS, 0]);
@@ -214,7 +245,7 @@ fn soak_connections_that_come_and_go_move_nothing() {
             rounds(&cluster) >= last
         });
         // They come to the agent with fewer connections.
-        at[agent].extend(connect(&cluster, COMING));
+        at[agent].extend(connect(&cluster, COMING, download_first));
         assert_eq!(shares(&cluster), [MOST; 2]);
     });
 }
