@@ -83,7 +83,7 @@ fuzz: deps
 	@scripts/deps fuzz
 	scripts/fuzz $(FUZZ_S)
 
-# Compares Watari with nginx, HAProxy and rustls, and writes docs/benchmarks.md. Takes some minutes. No other load
+# Compares Watari with nginx, HAProxy and rustls, and writes docs/benchmarks.md. Takes an hour. No other load
 # should run on the machine.
 bench:
 	@scripts/deps bench

@@ -122,24 +122,32 @@ enum Part {
     Watch,
 }
 
-/// How each part is measured, in the order of the report.
-const PARTS: [(Part, fn(&Site, &Scale, &mut Report) -> Result<(), Failure>); 15] = [
-    (Part::Record, record::measure),
-    (Part::Https, https::measure),
-    (Part::Proxy, proxy::measure),
-    (Part::Cache, cache::measure),
-    (Part::Handovers, handovers::measure),
-    (Part::Moves, moves::measure),
-    (Part::InResponse, in_response::measure),
-    (Part::Drains, drains::measure),
-    (Part::Takeovers, takeovers::measure),
-    (Part::Multipath, multipath::measure),
-    (Part::Storm, storm::measure),
-    (Part::Bursts, bursts::measure),
-    (Part::Sessions, sessions::measure),
-    (Part::Generators, generators::measure),
-    (Part::Watch, watch::measure),
-];
+impl Part {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no part is skipped").get_name().to_owned()
+    }
+
+    fn measure(self, site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+        let measure = match self {
+            Self::Record => record::measure,
+            Self::Https => https::measure,
+            Self::Proxy => proxy::measure,
+            Self::Cache => cache::measure,
+            Self::Handovers => handovers::measure,
+            Self::Moves => moves::measure,
+            Self::InResponse => in_response::measure,
+            Self::Drains => drains::measure,
+            Self::Takeovers => takeovers::measure,
+            Self::Multipath => multipath::measure,
+            Self::Storm => storm::measure,
+            Self::Bursts => bursts::measure,
+            Self::Sessions => sessions::measure,
+            Self::Generators => generators::measure,
+            Self::Watch => watch::measure,
+        };
+        measure(site, scale, report)
+    }
+}
 
 /// The amount of work for one sample, and the number of samples.
 #[derive(Debug, Clone, Copy)]
@@ -224,17 +232,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all parts were measured. A part that fails does not end the run, which takes most of an hour.
+/// Returns whether all parts were measured. A part that fails does not end the run, which takes an hour.
 fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
     let wanted = |part| arguments.only.is_none_or(|only| only == part);
     let site = Site::create()?;
     let mut report = Report::new(machine::describe(), scale);
-    for (part, measure) in PARTS.into_iter().filter(|&(part, _)| wanted(part)) {
-        if let Err(failure) = measure(&site, &scale, &mut report) {
-            let name = part.to_possible_value().expect("no part is skipped").get_name().to_owned();
-            eprintln!("watari-benchmarks: {name}: {failure}");
-            report.add_failed(name);
+    for &part in Part::value_variants().iter().filter(|&&part| wanted(part)) {
+        if let Err(failure) = part.measure(&site, &scale, &mut report) {
+            eprintln!("watari-benchmarks: {}: {failure}", part.name());
+            report.add_failed(part.name());
         }
     }
     println!("{report}");

@@ -172,7 +172,7 @@ impl Report {
         Self { machine, scale, rows: Vec::new(), tables: Vec::new(), failed: Vec::new() }
     }
 
-    /// Adds a comparison, and prints it at once, because a run takes minutes.
+    /// Adds a comparison, and prints it at once, because a run takes an hour.
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("{row}");
         self.rows.push(row);

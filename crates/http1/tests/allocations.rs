@@ -1,4 +1,4 @@
-//! How many allocations a head costs: the same for any number of fields, and one more for each name that the crate
+//! How many allocations a head costs: the same for one field and for twenty, and one more for each name that the crate
 //! `http` does not know and so copies.
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ const UNKNOWN: [&str; 5] = ["x-a", "x-b", "x-c", "x-d", "x-e"];
 const ROOM: usize = 4096;
 
 fn lines(names: &[&str]) -> String {
-    names.iter().map(|name| format!("{name}: value\r\n")).collect()
+    names.iter().flat_map(|name| [name, ": value\r\n"]).collect()
 }
 
 /// The allocations for parsing a request with these fields and a Host.

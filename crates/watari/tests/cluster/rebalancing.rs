@@ -165,10 +165,11 @@ fn downloads_in_progress_move() {
     rebalance_by(&cluster, "connections");
     // Clients read nothing meanwhile, so that no response ends.
     until("the agents share the downloads", || shares(&cluster)[1] >= DOWNLOADS / 4);
+    let moved = moved(&cluster);
+    assert!(prepared(&cluster, "prepared") >= moved && moved > 0);
     for client in &mut clients {
         client.take_download(LARGE_LEN, LARGE_LEN).unwrap();
     }
-    assert!(prepared(&cluster, "prepared") >= moved(&cluster));
     check_no_connection_was_lost(&cluster);
 }
 
