@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use watari_test_origins::real::{Docroot, Running, Server};
 
-use crate::clients::http::Http;
+use crate::clients::http::{Head, Http, get_bytes};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
 use crate::harness::ctl::{Connection, drain, order_move};
 use crate::harness::pattern::pattern;
@@ -108,6 +108,43 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
 }
 
+/// A response that cannot continue at another agent. Its connection was ordered from a1 to a2 in its middle.
+struct Waiting<'a> {
+    cluster: &'a Cluster,
+    client: IpAddr,
+    http: Http<Tls>,
+    head: Head,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(cluster: &'a Cluster, request: &[u8]) -> Self {
+        let client = cluster.clients.served_by("a1");
+        let mut http = Http::new(Tls::to_site(client, cluster.service, &Taste::default()).unwrap());
+        http.send(request).unwrap();
+        let head = http.read_head().unwrap();
+        until("a1 has the connection", || cluster.connection_of(client).node == "a1");
+        order_move(&cluster.dispatcher().admin(), &cluster.connection_of(client).id, "a2").unwrap();
+        until("the agent says why it stays", || cluster.connection_of(client).stays.as_deref() == Some("in_request"));
+        Self { cluster, client, http, head }
+    }
+
+    /// Reads the content. The connection is at a1 in the middle, and moves at the end.
+    fn until_it_has_moved(&mut self) -> Vec<u8> {
+        let len = self.head.len().unwrap() as usize;
+        let mut body = Vec::with_capacity(len);
+        let mut read_to = |end: usize| {
+            while body.len() < end {
+                body.extend(self.http.read_piece(end - body.len()).unwrap());
+            }
+        };
+        read_to(len / 2);
+        assert_eq!(self.cluster.connection_of(self.client).node, "a1");
+        read_to(len);
+        until("it has moved", || self.cluster.connection_of(self.client).node == "a2");
+        body
+    }
+}
+
 fn files() -> Plan {
     Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
 }
@@ -202,6 +239,38 @@ fn a_range_moves_within_itself() {
     download.http.check_body(download.at..last + 1, LARGE_LEN, LARGE_LEN).unwrap();
     download.http.send(&get(&file(SMALL_LEN))).unwrap();
     download.http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
+    check_nothing_was_lost(&cluster);
+}
+
+/// No other agent can continue it, because it has no validator.
+#[test]
+fn a_response_without_a_validator_moves_at_its_end() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut response = Waiting::begin(&cluster, &get_bytes(LARGE_LEN, LARGE_LEN));
+    assert_eq!(response.head.len().unwrap(), LARGE_LEN);
+    assert!(response.until_it_has_moved() == pattern(LARGE_LEN, 0..LARGE_LEN));
+    response.http.download(SMALL_LEN, 1).unwrap();
+    check_nothing_was_lost(&cluster);
+}
+
+#[test]
+fn a_multipart_response_moves_at_its_end() {
+    let cluster = Cluster::start(&files());
+    let ranges = [0..LARGE_LEN / 2, LARGE_LEN / 2 + 1000..LARGE_LEN];
+    let [first, second] = ranges.each_ref().map(|range| format!("{}-{}", range.start, range.end - 1));
+    let request = format!("GET {} HTTP/1.1\r\nhost: {SITE}\r\nrange: bytes={first},{second}\r\n\r\n", file(LARGE_LEN));
+    let mut response = Waiting::begin(&cluster, request.as_bytes());
+    assert!(response.head.field("content-type").unwrap().starts_with("multipart/byteranges"), "{:?}", response.head);
+    let body = response.until_it_has_moved();
+    let mut rest = &body[..];
+    for range in ranges {
+        let head = rest.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+        let (part, next) = rest[head..].split_at((range.end - range.start) as usize);
+        assert!(part == pattern(LARGE_LEN, range), "a part has wrong bytes");
+        rest = next;
+    }
+    response.http.send(&get(&file(SMALL_LEN))).unwrap();
+    response.http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
     check_nothing_was_lost(&cluster);
 }
 
