@@ -24,8 +24,12 @@ pub(crate) const SMALL_LEN: u64 = 20_000;
 /// The upgrades of each test with several.
 pub(crate) const UPGRADES: usize = 5;
 
+/// Limits with which a client can wait within a handshake for all upgrades of a test, also on a busy machine.
+pub(crate) const PATIENT: &str = "handshake_timeout = \"1m\"";
+
 fn files() -> Plan {
-    Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), ..Plan::default() }
+    let content = Content::Files(&[LARGE_LEN, SMALL_LEN]);
+    Plan { content, agent_limits: PATIENT, dispatcher_limits: PATIENT, ..Plan::default() }
 }
 
 pub(crate) fn get(len: u64) -> Vec<u8> {

@@ -17,8 +17,8 @@ use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Content, Plan, ctl};
 use crate::sessions::{self, visit};
 use crate::upgrade::{
-    Beginner, LARGE_LEN, SMALL_LEN, UPGRADES, check_nothing_was_reset, client, count_resets, fetch, get, lost, script,
-    upgrade_under_load,
+    Beginner, LARGE_LEN, PATIENT, SMALL_LEN, UPGRADES, check_nothing_was_reset, client, count_resets, fetch, get, lost,
+    script, upgrade_under_load,
 };
 use crate::websockets;
 
@@ -26,7 +26,8 @@ use crate::websockets;
 const ALONE: &[&str] = &["a1"];
 
 fn files() -> Plan {
-    Plan { content: Content::Files(&[LARGE_LEN, SMALL_LEN]), agents: Some(ALONE), ..Plan::default() }
+    let content = Content::Files(&[LARGE_LEN, SMALL_LEN]);
+    Plan { content, agents: Some(ALONE), agent_limits: PATIENT, dispatcher_limits: PATIENT, ..Plan::default() }
 }
 
 fn tastes() -> [Taste; 2] {
