@@ -181,10 +181,15 @@ fn a_router_may_send_packets_to_any_dispatcher() {
     }
     Site::route_to(&all);
     downloads.assert_complete();
+    // On a machine that stands still for some seconds, dispatchers take each other for gone, and move connections.
+    let were_all_there =
+        !all.iter().any(|name| site.lab.log(name).contains("a dispatcher of the shared addresses is silent"));
     for name in all {
-        assert_eq!(site.counted(name, "watari_dispatcher_connections_given_total"), 0);
         assert!(site.counted(name, "watari_steering_packets_total{to=\"primary\"}") > 0);
-        assert_eq!(site.counted(name, "watari_steering_packets_total{to=\"second_chance\"}"), 0);
+        if were_all_there {
+            assert_eq!(site.counted(name, "watari_dispatcher_connections_given_total"), 0);
+            assert_eq!(site.counted(name, "watari_steering_packets_total{to=\"second_chance\"}"), 0);
+        }
     }
 }
 
