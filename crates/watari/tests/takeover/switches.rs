@@ -46,7 +46,7 @@ fn connections_go_on() {
     if !is_inside("switches::connections_go_on") {
         return;
     }
-    let lab = Lab::start(&PLAN);
+    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
     let mut downloads = Downloads::begin(&lab, "1M");
     let keep_alive = [(V4, "--http1.1"), (V4, "--http2"), (V6, "--http1.1")];
     let mut keep_alive = keep_alive.map(|(address, version)| {
