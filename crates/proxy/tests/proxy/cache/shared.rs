@@ -29,6 +29,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Agents {
     proxies: [OnceLock<Proxy>; 3],
     is_down: AtomicBool,
+    /// Each agent takes the next one for the owner of all keys.
+    disagree: AtomicBool,
     connections: AtomicUsize,
 }
 
@@ -37,7 +39,8 @@ struct Linked(usize, Arc<Agents>);
 
 impl Owners for Linked {
     fn owner(&self, key: &Key, is_away: &dyn Fn(&NodeName) -> bool) -> Option<NodeName> {
-        let owner = usize::from(key.0[0]) % 3;
+        let is_other = self.1.disagree.load(Ordering::Relaxed);
+        let owner = if is_other { self.0 + 1 } else { usize::from(key.0[0]) } % 3;
         Some(name(owner)).filter(|agent| owner != self.0 && !is_away(agent))
     }
 
@@ -267,6 +270,16 @@ async fn long_content_comes_from_the_owner() {
         }
         assert_eq!(origin.requests(), 1, "{fields}");
     }
+}
+
+/// A request that went on from agent to agent would go round.
+#[tokio::test]
+async fn an_owner_asks_no_other_agent() {
+    let origin = CountingOrigin::fixed("200 OK\r\nCache-Control: max-age=60", "content").await;
+    let agents = agents(&origin, |_, _| {}).await;
+    agents.disagree.store(true, Ordering::Relaxed);
+    assert_eq!(agents.get(0, "/").await.text(), "content");
+    assert_eq!((agents.connections.load(Ordering::Relaxed), origin.requests()), (1, 1));
 }
 
 #[tokio::test]
