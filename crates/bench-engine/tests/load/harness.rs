@@ -31,6 +31,8 @@ pub(crate) enum Step {
     Reset,
     /// Does nothing until the client closes.
     Stall,
+    /// Waits until so many clients have connected.
+    Await(usize),
 }
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nwatari";
@@ -58,9 +60,9 @@ impl Server {
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
                 clients.lock().unwrap().push(stream.peer_addr().unwrap());
-                let (steps, requests) = (steps.clone(), Arc::clone(&requests));
+                let (steps, requests, clients) = (steps.clone(), Arc::clone(&requests), Arc::clone(&clients));
                 // Errors of a connection are ignored.
-                thread::spawn(move || serve(stream, &steps, &requests));
+                thread::spawn(move || serve(stream, &steps, &requests, &clients));
             }
         });
         server
@@ -75,7 +77,12 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, steps: &[Step], requests: &AtomicU64) -> io::Result<()> {
+fn serve(
+    mut stream: TcpStream,
+    steps: &[Step],
+    requests: &AtomicU64,
+    clients: &Mutex<Vec<SocketAddr>>,
+) -> io::Result<()> {
     let mut unread = Vec::new();
     let mut at = 0;
     while let Some(step) = steps.get(at) {
@@ -92,6 +99,12 @@ fn serve(mut stream: TcpStream, steps: &[Step], requests: &AtomicU64) -> io::Res
             Step::Reset => return SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
             Step::Stall => {
                 io::copy(&mut stream, &mut io::sink())?;
+            }
+            // The thread ends with the process if they never do.
+            Step::Await(number) => {
+                while clients.lock().unwrap().len() < *number {
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
         }
     }

@@ -11,16 +11,22 @@ use watari_bench_engine::sample::Family;
 use watari_bench_engine::schedule::{Rate, Schedule, Spacing};
 
 use crate::harness::{ANSWERED, Kept, OK, Server, Step, endings, impatient, of_list, one_each, plan, run};
-use Step::{Again, Request, Say, Stall};
+use Step::{Again, Await, Request, Say, Stall};
 
 fn server() -> Server {
     Server::start(&[Request, Say(OK), Again])
 }
 
+/// The same for a load of so many connections: none is answered before all have come, so that none is left without a
+/// request.
+fn server_of(connections: usize) -> Server {
+    Server::start(&[Await(connections), Request, Say(OK), Again])
+}
+
 #[test]
 fn requests_are_as_many_as_asked_for_on_any_number_of_threads() {
     for threads in [1, 3] {
-        let server = server();
+        let server = server_of(7);
         let finished = run(Plan { threads, ..plan(&server.url(), 1000, 7) });
         assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 1000)], 1000));
         assert_eq!(server.clients.lock().unwrap().len(), 7);
@@ -55,7 +61,7 @@ fn connections_carry_as_many_requests_as_they_are_to() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let server = server();
+    let server = server_of(3);
     let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 8 };
     let finished = run(Plan { protocol, ..plan(&server.url(), 100, 3) });
     assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 100)], 100));
@@ -145,7 +151,7 @@ fn the_mix_of_the_list_is_the_mix_of_the_load() {
 
 #[test]
 fn sources_take_turns() {
-    let server = server();
+    let server = server_of(8);
     let sources = Some("127.0.0.2-127.0.0.4,127.0.1.1".parse().unwrap());
     run(Plan { sources, ..plan(&server.url(), 80, 8) });
     let mut came = BTreeMap::new();
