@@ -26,9 +26,10 @@ use crate::upgrade::Passed;
 
 /// How long the next dispatcher has to say that it is ready.
 const READY_MAX: Duration = Duration::from_secs(3);
-/// How long all connections have, and how long none may have changed. The address leaves this node afterwards.
+/// How long all connections have, and how many ticks none may have changed: 3 s. The address leaves this node
+/// afterwards.
 const ALL_MAX: Duration = Duration::from_mins(1);
-const STANDSTILL_MAX: Duration = Duration::from_secs(3);
+const STANDSTILL_MAX: u32 = 150;
 /// How often the next dispatcher hears that more connections will come.
 const ANNOUNCE: Duration = Duration::from_secs(2);
 /// How long new clients have been turned away when the rest is given up.
@@ -217,8 +218,9 @@ struct Run<'a> {
     pause: Option<Pause>,
     /// Whether the next dispatcher cannot be reached any more.
     is_lost: bool,
-    /// When a connection was given last, and when the next dispatcher was announced more.
-    progress: Instant,
+    /// Ticks since a connection was given. Time in which this process stands still has none, and resets no connection.
+    ticks_without_progress: u32,
+    /// When the next dispatcher was announced more.
     announced: Instant,
     /// When the next dispatcher answered last.
     answered: Instant,
@@ -277,7 +279,7 @@ impl<'a> Run<'a> {
             failed: HashMap::new(),
             pause: None,
             is_lost: false,
-            progress: Instant::now(),
+            ticks_without_progress: 0,
             announced: Instant::now(),
             answered: Instant::now(),
             closed: None,
@@ -290,7 +292,6 @@ impl<'a> Run<'a> {
     async fn give(&mut self, deadline: Instant) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.progress = Instant::now();
         self.left = self.at_address();
         while !self.is_lost {
             self.ask();
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let stands_still = self.progress.elapsed() > STANDSTILL_MAX && self.may_stop();
+        let stands_still = self.ticks_without_progress > STANDSTILL_MAX && self.may_stop();
         Instant::now() >= deadline || stands_still
     }
 
@@ -507,7 +508,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         self.unconfirmed.insert(change, Unconfirmed { giving, since: now, last: now });
         self.given += 1;
-        self.progress = Instant::now();
+        self.ticks_without_progress = 0;
         self.shared.metrics.given.inc();
     }
 
@@ -540,6 +541,7 @@ impl<'a> Run<'a> {
 
     /// Repeats what was not answered, and gives up what takes too long.
     async fn on_tick(&mut self) {
+        self.ticks_without_progress += 1;
         let now = Instant::now();
         let table = &self.shared.table;
         let order = &self.order;
@@ -589,7 +591,7 @@ impl<'a> Run<'a> {
         };
         if is_up && ready.try_recv().is_ok() {
             self.pause = None;
-            (self.answered, self.progress) = (Instant::now(), Instant::now());
+            (self.answered, self.ticks_without_progress) = (Instant::now(), 0);
             return;
         }
         self.is_lost |= since.elapsed() > RELINK_MAX;

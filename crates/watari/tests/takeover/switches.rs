@@ -31,6 +31,8 @@ const DOWNLOADS: [(&str, &[&str]); 5] = [
 const DEATHS_MS: [u64; 4] = [15, 30, 50, 80];
 /// How long a dispatcher is stopped: longer than an attempt, which takes a second at most.
 const STANDSTILL: Duration = Duration::from_millis(1500);
+/// How long an owner is stopped: longer than the 3 s in which a connection has to go.
+const OWNERS_STANDSTILL: Duration = Duration::from_millis(3500);
 /// When a switch that was not carried out is ordered again.
 const ORDER_AGAIN: Duration = Duration::from_millis(500);
 /// When a switch is ordered, after the order of an upgrade of the next dispatcher, in milliseconds.
@@ -207,19 +209,36 @@ fn connections_go_on_while_the_next_dispatcher_is_upgraded() {
 /// both.
 #[test]
 fn the_next_dispatcher_stands_still_within_a_switch() {
-    if !is_inside("switches::the_next_dispatcher_stands_still_within_a_switch") {
-        return;
+    if is_inside("switches::the_next_dispatcher_stands_still_within_a_switch") {
+        stop_within_switches(LONG_LEASE, STANDSTILL, |_, to| to);
     }
-    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
+}
+
+/// The owner stands still, for longer than connections may make no progress. It goes on with them, because that time
+/// does not count.
+#[test]
+fn the_owner_stands_still_within_a_switch() {
+    if is_inside("switches::the_owner_stands_still_within_a_switch") {
+        stop_within_switches("preempt = false\nlease = \"8s\"", OWNERS_STANDSTILL, |from, _| from);
+    }
+}
+
+/// Stops one of the two dispatchers of each switch for a while.
+fn stop_within_switches(
+    keys: &'static str,
+    standstill: Duration,
+    which: fn(&'static str, &'static str) -> &'static str,
+) {
+    let lab = Lab::start(&Plan { keys, ..PLAN });
     let mut downloads = Downloads::begin_several(&lab, "300k", 2);
     for (number, after) in DEATHS_MS.into_iter().enumerate() {
         let (from, to) = if number % 2 == 0 { ("d1", "d2") } else { ("d2", "d1") };
         lab.until_standby(to, from);
         let mut order = Client::start(lab.ctl_command(from, &["switch", to]));
         sleep(Duration::from_millis(after));
-        lab.signal(to, Signal::STOP);
-        sleep(STANDSTILL);
-        lab.signal(to, Signal::CONT);
+        lab.signal(which(from, to), Signal::STOP);
+        sleep(standstill);
+        lab.signal(which(from, to), Signal::CONT);
         // If the next dispatcher did not answer, the owner stays the owner, and is asked again.
         let mut ordered = Instant::now();
         let is_active = |address: &str| lab.address(to, address).is_some_and(|shown| shown["role"] == "active");
