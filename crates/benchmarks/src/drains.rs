@@ -122,9 +122,7 @@ fn with_downloads(
     without: &[Vec<f64>],
     report: &mut Report,
 ) -> Result<(), Failure> {
-    // A dispatcher needs two files for each connection, and a process has 20,000 here.
-    let downloads = DOWNLOADS.min(scale.idle / 4);
-    let idle = scale.idle - 2 * downloads;
+    let (idle, downloads) = (scale.idle, DOWNLOADS.min(scale.idle / 4));
     eprintln!("drains with downloads ..");
     let outcomes = interleaved(scale.rounds, &[()], |()| {
         let watari = Watari::emptying(site, clients)?;

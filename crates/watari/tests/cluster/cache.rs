@@ -11,7 +11,7 @@ mod operating;
 mod paths;
 mod purges;
 mod reuse;
-mod script;
+pub(crate) mod script;
 mod sharing;
 mod suite;
 mod upgrades;

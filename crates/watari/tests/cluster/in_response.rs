@@ -1,12 +1,15 @@
 //! Connections that move in the middle of a response, of a file or of an origin, and those whose response stays.
 
 use std::fs;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use flate2::read::GzDecoder;
 use watari_test_origins::real::{Docroot, Running, Server};
 
+use crate::cache::script::{Reply, Script};
 use crate::clients::http::{Head, Http, get_bytes};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
 use crate::harness::ctl::{Connection, drain, order_move};
@@ -130,18 +133,29 @@ impl<'a> Waiting<'a> {
 
     /// Reads the content. The connection is at a1 in the middle, and moves at the end.
     fn until_it_has_moved(&mut self) -> Vec<u8> {
-        let len = self.head.len().unwrap() as usize;
-        let mut body = Vec::with_capacity(len);
-        let mut read_to = |end: usize| {
-            while body.len() < end {
-                body.extend(self.http.read_piece(end - body.len()).unwrap());
-            }
-        };
-        read_to(len / 2);
+        let mut body = Vec::with_capacity(LARGE_LEN as usize);
+        while body.len() < (LARGE_LEN / 2) as usize {
+            body.extend(self.read_content(body.len()));
+        }
         assert_eq!(self.cluster.connection_of(self.client).node, "a1");
-        read_to(len);
+        loop {
+            let bytes = self.read_content(body.len());
+            if bytes.is_empty() {
+                break;
+            }
+            body.extend(bytes);
+        }
         until("it has moved", || self.cluster.connection_of(self.client).node == "a2");
         body
+    }
+
+    /// The next bytes of the content, of which `read` were read. Empty at its end.
+    fn read_content(&mut self, read: usize) -> Vec<u8> {
+        match self.head.len() {
+            Ok(len) if len as usize == read => Vec::new(),
+            Ok(len) => self.http.read_piece(len as usize - read).unwrap(),
+            Err(_) => self.http.read_chunk().unwrap(),
+        }
     }
 }
 
@@ -272,6 +286,49 @@ fn a_multipart_response_moves_at_its_end() {
     response.http.send(&get(&file(SMALL_LEN))).unwrap();
     response.http.take_download(SMALL_LEN, SMALL_LEN).unwrap();
     check_nothing_was_lost(&cluster);
+}
+
+#[test]
+fn a_chunked_response_moves_at_its_end() {
+    let origin = Script::start(|_| {
+        let mut response = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for chunk in pattern(LARGE_LEN, 0..LARGE_LEN).chunks(100_000) {
+            response.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        }
+        response.extend(b"0\r\n\r\n");
+        Reply::raw(response)
+    });
+    let cluster = Cluster::start(&behind(&origin, ""));
+    let mut response = Waiting::begin(&cluster, &get("/"));
+    assert_eq!(response.head.field("transfer-encoding"), Some("chunked"));
+    assert!(response.until_it_has_moved() == pattern(LARGE_LEN, 0..LARGE_LEN));
+    check_nothing_was_lost(&cluster);
+}
+
+/// The agent compresses it. No other agent would produce the same bytes for sure.
+#[test]
+fn a_response_that_the_agent_compresses_moves_at_its_end() {
+    for coding in ["gzip", "zstd"] {
+        let origin = Script::start(|_| Reply::ok("content-type: text/plain\r\n", pattern(LARGE_LEN, 0..LARGE_LEN)));
+        let cluster = Cluster::start(&behind(&origin, "compress = {}\n"));
+        let request = format!("GET / HTTP/1.1\r\nhost: {SITE}\r\naccept-encoding: {coding}\r\n\r\n");
+        let mut response = Waiting::begin(&cluster, request.as_bytes());
+        assert_eq!(response.head.field("content-encoding"), Some(coding));
+        let coded = response.until_it_has_moved();
+        let mut content = Vec::with_capacity(LARGE_LEN as usize);
+        if coding == "gzip" {
+            GzDecoder::new(&coded[..]).read_to_end(&mut content).unwrap();
+        } else {
+            content = zstd::decode_all(&coded[..]).unwrap();
+        }
+        assert!(content == pattern(LARGE_LEN, 0..LARGE_LEN), "{coding}: other bytes");
+        check_nothing_was_lost(&cluster);
+    }
+}
+
+fn behind(origin: &Script, keys: &str) -> Plan {
+    let content = format!("[agent.proxy]\norigins = [\"http://{}\"]\n{keys}", origin.address);
+    Plan { content: Content::Proxy(content), ..Plan::default() }
 }
 
 /// The target has a file of the same name and length, and another validator.

@@ -131,6 +131,27 @@ impl<S: Read + Write> Http<S> {
         Ok(self.unread.drain(..len).collect())
     }
 
+    /// A chunk of a body. The last one is empty. No trailers are expected.
+    pub(crate) fn read_chunk(&mut self) -> Result<Vec<u8>, Fault> {
+        let size = loop {
+            if let Some(end) = self.unread.windows(2).position(|bytes| bytes == b"\r\n") {
+                let line: Vec<u8> = self.unread.drain(..end + 2).collect();
+                let size = str::from_utf8(&line[..end]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
+                break size.ok_or_else(|| Fault::Wrong(format!("no size of a chunk: {line:?}")))?;
+            }
+            self.fill()?;
+        };
+        while self.unread.len() < size + 2 {
+            self.fill()?;
+        }
+        let chunk = self.unread.drain(..size).collect();
+        if self.unread.drain(..2).as_slice() == b"\r\n" {
+            Ok(chunk)
+        } else {
+            Err(Fault::Wrong("no end of a chunk".into()))
+        }
+    }
+
     /// Reads until the connection ends. Returns true if it ended cleanly, by a `close_notify`.
     pub(crate) fn ends_cleanly(&mut self) -> bool {
         loop {
