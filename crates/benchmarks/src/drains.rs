@@ -8,7 +8,7 @@
 //!   closes idle connections, and their clients have to connect again.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -125,8 +125,10 @@ fn with_downloads(
     let (idle, downloads) = (scale.idle, DOWNLOADS.min(scale.idle / 4));
     eprintln!("drains with downloads ..");
     let outcomes = interleaved(scale.rounds, &[()], |()| {
-        let watari = Watari::emptying(site, clients)?;
-        let visitors = Visitors::connect(opener, &watari.server, idle, downloads)?;
+        let watari = Watari::emptying_two_ways(site, clients)?;
+        let mut visitors = Visitors::connect(opener, &watari.server, idle, 0)?;
+        let service = watari.second_service.expect("it has two dispatchers");
+        visitors.begin_downloads(opener, service, downloads)?;
         watari.open_others()?;
         let outcome = visitors.during(END_MAX, || watari.end_first_agent())?;
         Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64])
@@ -287,8 +289,16 @@ pub(crate) struct Visitors {
 impl Visitors {
     pub(crate) fn connect(opener: &Opener, server: &Server, idle: usize, downloads: usize) -> Result<Self, Failure> {
         let (idle, _) = connect(opener, server, idle)?;
-        let download = |_| Download::begin(opener.open(server.service)?);
-        Ok(Self { idle, downloads: (0..downloads).map(download).collect::<Result<_, _>>()? })
+        let mut visitors = Self { idle, downloads: Vec::new() };
+        visitors.begin_downloads(opener, server.service, downloads)?;
+        Ok(visitors)
+    }
+
+    fn begin_downloads(&mut self, opener: &Opener, service: SocketAddr, count: usize) -> Result<(), Failure> {
+        for _ in 0..count {
+            self.downloads.push(Download::begin(opener.open(service)?)?);
+        }
+        Ok(())
     }
 
     /// Replaces the server while the downloads run and a few of the connections are in use. Counts downloads that are

@@ -20,6 +20,8 @@ use crate::process::Process;
 use crate::site::{Key, Site};
 
 const DISPATCHER: &str = "d1";
+/// A further dispatcher of [`Watari::emptying_two_ways`].
+const SECOND_DISPATCHER: &str = "d2";
 /// The agent that does all handshakes of [`Watari::moving`].
 pub(crate) const MOVED_FROM: &str = "a1";
 /// The agent that has no private key, and takes over connections.
@@ -29,12 +31,16 @@ const EMPTIED: &str = "a1";
 
 const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 
-/// A dispatcher and its agents, in this order in [`Server::processes`].
+/// A dispatcher and its agents, in this order in [`Server::processes`]. A second dispatcher is the last.
 pub(crate) struct Watari {
     pub(crate) server: Server,
+    /// Where the second dispatcher accepts clients.
+    pub(crate) second_service: Option<SocketAddr>,
     metrics: SocketAddr,
     /// The dispatcher's administration socket.
     admin: PathBuf,
+    /// That of the second dispatcher.
+    second_admin: Option<PathBuf>,
     /// The first agent's administration socket.
     agent_admin: PathBuf,
     /// The process that has replaced a node.
@@ -63,6 +69,8 @@ struct Node {
     metrics: SocketAddr,
     /// The address at which an agent accepts legs.
     legs: SocketAddr,
+    /// The address at which a dispatcher accepts clients.
+    service: Option<SocketAddr>,
 }
 
 impl Watari {
@@ -84,14 +92,14 @@ impl Watari {
         proxy: String,
         agents: usize,
     ) -> Result<Self, Failure> {
-        let shape = Shape { bulk: "stay", all_have_keys: true, sessions: String::new(), proxy: Some(proxy) };
+        let shape = Shape { bulk: "stay", all_have_keys: true, proxy: Some(proxy), ..Shape::default() };
         Self::start_as(site, clients, "in-turn", &["a1", "a2", "a3"][..agents], shape)
     }
 
     /// A dispatcher and `agents` agents. They get connections in turn, keep them, and share sessions by `mode`.
     pub(crate) fn resuming(site: &Site, clients: &Clients, mode: &str, agents: usize) -> Result<Self, Failure> {
         let sessions = format!("[agent.sessions]\nmode = \"{mode}\"\ntickets = 1\n");
-        let shape = Shape { bulk: "stay", all_have_keys: true, sessions, proxy: None };
+        let shape = Shape { bulk: "stay", all_have_keys: true, sessions, ..Shape::default() };
         Self::start_as(site, clients, mode, &["a1", "a2", "a3"][..agents], shape)
     }
 
@@ -103,7 +111,17 @@ impl Watari {
 
     /// A dispatcher and three agents. The first agent gets all connections until [`Self::open_others`].
     pub(crate) fn emptying(site: &Site, clients: &Clients) -> Result<Self, Failure> {
-        let watari = Self::start(site, clients, "emptying", &[EMPTIED, "a2", "a3"])?;
+        Self::emptying_by(site, clients, None)
+    }
+
+    /// The same with two dispatchers. Each connection takes two of a dispatcher's files, and a process may have 20,000.
+    pub(crate) fn emptying_two_ways(site: &Site, clients: &Clients) -> Result<Self, Failure> {
+        Self::emptying_by(site, clients, Some(SECOND_DISPATCHER))
+    }
+
+    fn emptying_by(site: &Site, clients: &Clients, second: Option<&'static str>) -> Result<Self, Failure> {
+        let shape = Shape { second, ..Shape::default() };
+        let watari = Self::start_as(site, clients, "emptying", &[EMPTIED, "a2", "a3"], shape)?;
         watari.order_others("drain")?;
         Ok(watari)
     }
@@ -139,7 +157,12 @@ impl Watari {
     }
 
     fn order_others(&self, order: &str) -> Result<(), Failure> {
-        ["a2", "a3"].into_iter().try_for_each(|agent| ctl(&self.admin, &[order, agent]).map(drop))
+        for admin in [&self.admin].into_iter().chain(&self.second_admin) {
+            for agent in ["a2", "a3"] {
+                ctl(admin, &[order, agent])?;
+            }
+        }
+        Ok(())
     }
 
     /// Orders the first agent to continue its only download from another origin.
@@ -191,14 +214,17 @@ impl Watari {
         agents: &[&'static str],
         shape: Shape,
     ) -> Result<Self, Failure> {
+        let dispatchers = [Some(DISPATCHER), shape.second];
         let node = |name| -> Result<Node, Failure> {
-            Ok(Node { name, mesh: site.address()?, metrics: site.address()?, legs: site.address()? })
+            let service = dispatchers.contains(&Some(name)).then(|| site.address()).transpose()?;
+            Ok(Node { name, mesh: site.address()?, metrics: site.address()?, legs: site.address()?, service })
         };
-        let nodes: Vec<Node> = [DISPATCHER].iter().chain(agents).map(|name| node(name)).collect::<Result<_, _>>()?;
-        let service = site.address()?;
+        let names = [DISPATCHER].iter().chain(agents).chain(&shape.second);
+        let nodes: Vec<Node> = names.map(|name| node(name)).collect::<Result<_, _>>()?;
+        let service = nodes[0].service.expect("the first node is a dispatcher");
         // Some benchmarks start the same kind of cluster several times.
         let name = format!("{name}-{}", service.ip());
-        let cluster = Cluster { site, name, nodes, service, shape };
+        let cluster = Cluster { site, name, nodes, shape };
         cluster.issue()?;
         let program = program()?;
         let processes = cluster.nodes.iter().map(|node| cluster.run(&program, node)).collect::<Result<_, _>>()?;
@@ -208,7 +234,10 @@ impl Watari {
         }
         let [admin, agent_admin] = [0, 1].map(|node: usize| cluster.admin(&cluster.nodes[node]));
         let (server, metrics) = (server.ready(clients)?, cluster.nodes[0].metrics);
-        Ok(Self { server, metrics, admin, agent_admin, successor: OnceLock::new() })
+        let second = cluster.nodes[1..].iter().find(|node| node.service.is_some());
+        let second_service = second.and_then(|node| node.service);
+        let second_admin = second.map(|node| cluster.admin(node));
+        Ok(Self { server, second_service, metrics, admin, second_admin, agent_admin, successor: OnceLock::new() })
     }
 }
 
@@ -218,7 +247,6 @@ struct Cluster<'a> {
     name: String,
     /// The dispatcher first.
     nodes: Vec<Node>,
-    service: SocketAddr,
     shape: Shape,
 }
 
@@ -232,11 +260,13 @@ struct Shape {
     sessions: String,
     /// The text of `[agent.proxy]`, if agents do not serve the files themselves.
     proxy: Option<String>,
+    /// The name of a second dispatcher.
+    second: Option<&'static str>,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { bulk: "client_address", all_have_keys: false, sessions: String::new(), proxy: None }
+        Self { bulk: "client_address", all_have_keys: false, sessions: String::new(), proxy: None, second: None }
     }
 }
 
@@ -252,14 +282,14 @@ impl Cluster<'_> {
     fn issue(&self) -> Result<(), Failure> {
         let authority = Authority::create(&self.path("pki"), "benchmarks")?;
         for node in &self.nodes {
-            let role = if node.name == DISPATCHER { Role::Dispatcher } else { Role::Agent };
+            let role = if node.service.is_some() { Role::Dispatcher } else { Role::Agent };
             authority.issue(&NodeName::new(node.name).map_err(tls("naming a node"))?, &[role], 1)?;
         }
         Ok(())
     }
 
     fn run(&self, program: &str, node: &Node) -> Result<Process, Failure> {
-        let text = self.common(node) + &if node.name == DISPATCHER { self.dispatcher() } else { self.agent(node) };
+        let text = self.common(node) + &node.service.map_or_else(|| self.agent(node), |at| self.dispatcher(at));
         let name = format!("{}-{}", self.name, node.name);
         let config = self.site.write(&format!("{name}.toml"), &text)?;
         Process::start(&name, program, &["run", "--config", &config], self.path(&format!("{}.log", node.name)))
@@ -282,10 +312,9 @@ impl Cluster<'_> {
         text
     }
 
-    fn dispatcher(&self) -> String {
-        let mut text =
-            format!("[dispatcher]\nlisten = [\"{}\"]\nbulk = \"{}\"\nagents = [\n", self.service, self.shape.bulk);
-        for agent in &self.nodes[1..] {
+    fn dispatcher(&self, service: SocketAddr) -> String {
+        let mut text = format!("[dispatcher]\nlisten = [\"{service}\"]\nbulk = \"{}\"\nagents = [\n", self.shape.bulk);
+        for agent in self.nodes.iter().filter(|node| node.service.is_none()) {
             let _ = writeln!(text, "  {{ name = \"{}\", legs = \"{}\" }},", agent.name, agent.legs);
         }
         text + "]\n[dispatcher.limits]\nconnections_max = 9000\nidle_timeout = \"10m\"\n"
@@ -299,7 +328,8 @@ impl Cluster<'_> {
                 let _ = writeln!(text, "[agent.files]\nroot = \"{}\"", self.site.root().display());
             }
         }
-        text += "[agent.limits]\nconnections_max = 9000\nkeep_alive_timeout = \"10m\"\n";
+        // As many as fit into 20,000 files.
+        text += "[agent.limits]\nconnections_max = 8550\nrequests_max = 1100\nkeep_alive_timeout = \"10m\"\n";
         text += &self.shape.sessions;
         if node.name == MOVED_FROM || self.shape.all_have_keys {
             for (chain, key) in Key::ALL.map(|key| self.site.certificate(key)) {
