@@ -7,16 +7,24 @@ use std::process::Command;
 
 use socket2::SockRef;
 
-/// Names and values: the machine, its kernel, the peers.
-pub(crate) fn describe() -> Vec<(&'static str, String)> {
+/// When and where a part is measured.
+pub(crate) fn moment() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "Measured on {date}, commit {commit}, on {processor} with {cores} cores, Linux {kernel}, {congestion} by default.\n\
+         The load was {load} before it (1, 5 and 15 minutes).",
+        date = output("date", &["-u", "+%F at %H:%M UTC"]),
+        commit = output("git", &["describe", "--always", "--dirty"]),
+        processor = processor(),
+        kernel = file("/proc/sys/kernel/osrelease"),
+        congestion = congestion_control().unwrap_or_else(|_| unknown()),
+        load = file("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", "),
+    )
+}
+
+/// The names of the peers, and their versions.
+pub(crate) fn peers() -> Vec<(&'static str, String)> {
     vec![
-        ("date", output("date", &["-u", "+%F %H:%M UTC"])),
-        ("commit", output("git", &["describe", "--always", "--dirty"])),
-        ("processor", format!("{}, {cores} cores", processor())),
-        ("kernel", file("/proc/sys/kernel/osrelease")),
-        ("load before the run (1, 5, 15 min)", file("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")),
-        ("TCP congestion control", congestion_control().unwrap_or_else(|_| unknown())),
         ("nginx", matching_line("nginx", "-V", "nginx version: nginx/")),
         ("nginx's TLS", matching_line("nginx", "-V", "built with ")),
         ("HAProxy", matching_line("haproxy", "-v", "HAProxy version ")),

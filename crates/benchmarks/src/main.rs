@@ -76,7 +76,7 @@ struct Arguments {
     /// Only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Write the report here as well; the notes of the file are kept. With --only: only the tables of that part
+    /// Write the report here as well; the notes of the file are kept. With --only: only the section of that part
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ Examples:
   make bench                              everything, written to docs/benchmarks.md
   scripts/bench --quick                   whether it runs
   scripts/bench --only record             one part
-  scripts/bench --only storm --out docs/benchmarks.md    one part, and its table in the file";
+  scripts/bench --only storm --out docs/benchmarks.md    one part, and its section in the file";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
@@ -125,6 +125,11 @@ enum Part {
 impl Part {
     fn name(self) -> String {
         self.to_possible_value().expect("no part is skipped").get_name().to_owned()
+    }
+
+    fn title(self) -> String {
+        let value = self.to_possible_value().expect("no part is skipped");
+        value.get_help().expect("each part says what it is").to_string()
     }
 
     fn measure(self, site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
@@ -237,16 +242,17 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
     let wanted = |part| arguments.only.is_none_or(|only| only == part);
     let site = Site::create()?;
-    let mut report = Report::new(machine::describe(), scale);
+    let mut report = Report::new(machine::peers(), scale);
     for &part in Part::value_variants().iter().filter(|&&part| wanted(part)) {
+        report.begin(part.name(), part.title(), machine::moment());
         if let Err(failure) = part.measure(&site, &scale, &mut report) {
             eprintln!("watari-benchmarks: {}: {failure}", part.name());
-            report.add_failed(part.name());
+            report.note_failure();
         }
     }
     println!("{report}");
     if let Some(out) = &arguments.out {
-        let written = if arguments.only.is_some() { report.write_tables(out) } else { report.write(out) };
+        let written = if arguments.only.is_some() { report.write_sections(out) } else { report.write(out) };
         written.map_err(doing(format!("writing {}", out.display())))?;
     }
     Ok(report.is_complete())

@@ -275,7 +275,9 @@ impl<'a> Routed<'a> {
                 let added = command.args(["address", "add", &format!("{SERVICE}/32"), "dev", "lo"]).status();
                 added.map_err(doing("adding the address"))?;
                 let config = haproxy_config(self.site, &format!("{SERVICE}:443"))?;
-                ["haproxy", "-db", "-f", &self.site.write("multipath-haproxy.cfg", &config)?].map(str::to_owned).into()
+                // Each has a file of its own: another one may be reading its file now.
+                let path = self.site.write(&format!("multipath-{}.cfg", MACHINES[machine]), &config)?;
+                ["haproxy", "-db", "-f", &path].map(str::to_owned).into()
             }
         };
         let name = format!("multipath-{}", MACHINES[machine]);

@@ -1,4 +1,4 @@
-//! The report: the table of comparisons, other tables, and the targets that were missed.
+//! The report: a section for each part, with a table of comparisons and other tables.
 
 use std::fmt;
 use std::fs;
@@ -14,13 +14,24 @@ const NOTES: &str = "## Notes\n";
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) struct Report {
-    machine: Vec<(&'static str, String)>,
+    /// The peers and their versions.
+    peers: Vec<(&'static str, String)>,
     scale: Scale,
+    sections: Vec<Section>,
+}
+
+/// The figures of one part. A later run can replace them.
+struct Section {
+    /// The name and the title of the part.
+    name: String,
+    title: String,
+    /// When and where it was measured.
+    measured: String,
     rows: Vec<Row>,
     /// Tables that are not comparisons, with their titles.
     tables: Vec<(&'static str, String)>,
-    /// The names of the parts that ended with an error.
-    failed: Vec<String>,
+    /// Whether the part ended with an error.
+    has_failed: bool,
 }
 
 /// One comparison: a row of the table.
@@ -99,7 +110,7 @@ impl Row {
         };
         (value > target).then(|| match target {
             0.0 => format!("{} instead of none", self.unit.show(value)),
-            _ => format!("{:.0} % above the target", (value / target - 1.0) * 100.0),
+            _ => format!("{:.0} % above", (value / target - 1.0) * 100.0),
         })
     }
 
@@ -111,11 +122,11 @@ impl Row {
         }
     }
 
-    fn verdict(&self) -> &'static str {
+    fn verdict(&self) -> String {
         match (&self.target, self.shortfall()) {
-            (Target::None, _) => "",
-            (_, None) => "met",
-            (_, Some(_)) => "**missed**",
+            (Target::None, _) => String::new(),
+            (_, None) => "met".to_owned(),
+            (_, Some(shortfall)) => format!("**missed**: {shortfall}"),
         }
     }
 }
@@ -168,29 +179,40 @@ impl Unit {
 }
 
 impl Report {
-    pub(crate) fn new(machine: Vec<(&'static str, String)>, scale: Scale) -> Self {
-        Self { machine, scale, rows: Vec::new(), tables: Vec::new(), failed: Vec::new() }
+    pub(crate) fn new(peers: Vec<(&'static str, String)>, scale: Scale) -> Self {
+        Self { peers, scale, sections: Vec::new() }
+    }
+
+    /// Begins the section of a part. `measured` says when and where.
+    pub(crate) fn begin(&mut self, name: String, title: String, measured: String) {
+        let (rows, tables) = (Vec::new(), Vec::new());
+        self.sections.push(Section { name, title, measured, rows, tables, has_failed: false });
+    }
+
+    /// The section that was begun last.
+    fn section(&mut self) -> &mut Section {
+        self.sections.last_mut().expect("a part has begun")
     }
 
     /// Adds a comparison, and prints it at once, because a run takes an hour.
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("{row}");
-        self.rows.push(row);
+        self.section().rows.push(row);
     }
 
     /// Adds a table in Markdown, which comes after the comparisons.
     pub(crate) fn add_table(&mut self, title: &'static str, table: String) {
-        self.tables.push((title, table));
+        self.section().tables.push((title, table));
     }
 
-    /// Adds a part that ended with an error: some or all of its figures are missing.
-    pub(crate) fn add_failed(&mut self, part: String) {
-        self.failed.push(part);
+    /// The part has ended with an error: some or all of its figures are missing.
+    pub(crate) fn note_failure(&mut self) {
+        self.section().has_failed = true;
     }
 
     /// Whether no part ended with an error.
     pub(crate) fn is_complete(&self) -> bool {
-        self.failed.is_empty()
+        self.sections.iter().all(|section| !section.has_failed)
     }
 
     /// Writes the report to `path`. Keeps the notes of a file that is there already.
@@ -207,39 +229,46 @@ impl Report {
         fs::write(path, format!("{self}\n{notes}"))
     }
 
-    /// Replaces the sections of the tables in a report, or adds them. All else stays.
-    pub(crate) fn write_tables(&self, path: &Path) -> io::Result<()> {
+    /// Replaces the sections of the measured parts in a report. All else stays.
+    pub(crate) fn write_sections(&self, path: &Path) -> io::Result<()> {
         let mut text = fs::read_to_string(path)?;
-        for (title, table) in &self.tables {
-            let head = format!("\n## {title}\n\n");
-            let (from, to) = match text.find(&head) {
-                Some(from) => {
-                    let content = from + head.len();
-                    (from, text[content..].find("\n## ").map_or(text.len(), |len| content + len))
-                }
-                None => text.find(MISSED).map_or((text.len(), text.len()), |at| (at, at)),
+        for section in &self.sections {
+            let Some(from) = text.find(&section.heading()) else {
+                let what = format!("{} has no section of the part {}", path.display(), section.name);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             };
-            text.replace_range(from..to, &format!("{head}{table}"));
+            let len = text[from + 1..].find("\n## ").map_or(text.len() - from, |len| len + 2);
+            text.replace_range(from..from + len, &format!("{section}\n"));
         }
         fs::write(path, text)
     }
+}
 
-    fn shortfalls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.shortfall()?))).collect();
-        if short.is_empty() && self.is_complete() {
-            return writeln!(f, "None.");
+impl Section {
+    fn heading(&self) -> String {
+        format!("## {} (`{}`)\n", self.title, self.name)
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n{}", self.heading(), self.measured)?;
+        if self.has_failed {
+            writeln!(f, "\n**The part ended with an error. Some of its figures are missing.**")?;
         }
-        for part in &self.failed {
-            writeln!(f, "* The part `{part}` ended with an error. Some of its figures are missing.")?;
+        if !self.rows.is_empty() {
+            writeln!(f, "\n| measurement | Watari | peer | figure of the peer | ratio | target | result |")?;
+            writeln!(f, "| --- | --- | --- | --- | --- | --- | --- |")?;
         }
-        for (row, shortfall) in short {
-            writeln!(f, "* {}, against {}: {shortfall}.", row.what, row.peer)?;
+        for row in &self.rows {
+            writeln!(f, "{row}")?;
+        }
+        for (title, table) in &self.tables {
+            write!(f, "\n### {title}\n\n{table}")?;
         }
         Ok(())
     }
 }
-
-const MISSED: &str = "\n## Missed targets\n";
 
 const HEAD: &str = "\
 # Benchmarks
@@ -248,8 +277,8 @@ const HEAD: &str = "\
 if they are missing.
 
 * `scripts/bench --quick` only checks that everything runs.
-* `scripts/bench --only PART` measures one part and prints it. With `--out FILE`, it replaces only the tables of that
-  part that have a section of their own.
+* `scripts/bench --only PART` measures one part and prints it. With `--out FILE`, it replaces the section of that part.
+  So a section says when and where it was measured.
 
 ## Method
 
@@ -331,7 +360,8 @@ Memory, bursts and drains:
   nginx. Four connections at a time are in use, with a request every 5 ms. All others are idle. Afterwards, the clients
   send a request on every connection.
 * *N downloads*: on so many connections more, clients read a large file slowly. Each compares what it reads before,
-  during and after the drain.
+  during and after the drain. In a drain of an agent, they come through a second dispatcher, because a process may have
+  20,000 files here.
 * An *upgrade* replaces a node by a new process of the same host (`watari ctl upgrade`), as `HAProxy` and nginx are
   replaced. Time counts from the order. An old process that has not ended after 10 s counts as 10 s.
   `HAProxy` serves no files here, and has idle connections in place of the downloads.
@@ -400,22 +430,11 @@ impl fmt::Display for Report {
             bulk_bytes >> 20,
             record_bytes >> 20
         )?;
-        writeln!(f, "| | |\n| --- | --- |")?;
-        for (name, value) in &self.machine {
-            writeln!(f, "| {name} | {value} |")?;
+        writeln!(f, "| peer | version |\n| --- | --- |")?;
+        for (name, version) in &self.peers {
+            writeln!(f, "| {name} | {version} |")?;
         }
-        writeln!(
-            f,
-            "\n## Figures\n\n| measurement | Watari | peer | figure of the peer | ratio | target | result |\n| --- | --- | --- | --- | --- | --- | --- |"
-        )?;
-        for row in &self.rows {
-            writeln!(f, "{row}")?;
-        }
-        for (title, table) in &self.tables {
-            write!(f, "\n## {title}\n\n{table}")?;
-        }
-        writeln!(f, "{MISSED}")?;
-        self.shortfalls(f)
+        self.sections.iter().try_for_each(|section| write!(f, "\n{section}"))
     }
 }
 
@@ -425,70 +444,70 @@ mod tests {
 
     use super::*;
 
-    fn report() -> Report {
-        let mut report = Report::new(vec![("kernel", "6.1".to_owned())], Scale::QUICK);
-        let row = |ours: f64, target| {
-            let (ours, theirs) = (Samples::new(vec![ours]), Samples::new(vec![1e-3, 2e-3, 3e-3]));
-            Row::against(format!("work {ours:?}"), Unit::Microseconds, ours, "peer", theirs, target)
-        };
-        report.rows = vec![row(0.001, Some(0.5)), row(0.003, Some(1.2)), row(0.004, None)];
+    fn row(ours: f64, target: Option<f64>) -> Row {
+        let (ours, theirs) = (Samples::new(vec![ours]), Samples::new(vec![1e-3, 2e-3, 3e-3]));
+        Row::against(format!("work {ours:?}"), Unit::Microseconds, ours, "peer", theirs, target)
+    }
+
+    /// A report with these parts, each measured at this time.
+    fn report(parts: &[&str], measured: &str) -> Report {
+        let mut report = Report::new(vec![("nginx", "1.22".to_owned())], Scale::QUICK);
+        for part in parts {
+            report.begin((*part).to_owned(), format!("The {part}"), measured.to_owned());
+            report.add(row(0.001, Some(0.5)));
+            report.add(row(0.003, Some(1.2)));
+            report.add(row(0.004, None));
+            report.add_table("By the second", format!("of {part}\n"));
+        }
         report
     }
 
     #[test]
-    fn what_is_above_its_target_is_listed() {
-        let text = report().to_string();
+    fn what_is_above_its_target_is_marked() {
+        let text = report(&["cache"], "today").to_string();
         assert!(text.contains("| 1000 us (1000-1000) | peer | 2000 us (1000-3000) | 0.50 | 0.50 | met |"), "{text}");
-        assert!(text.contains("| 1.50 | 1.20 | **missed** |"), "{text}");
+        assert!(text.contains("| 1.50 | 1.20 | **missed**: 25 % above |"), "{text}");
         assert!(text.contains("| 2.00 | - |  |"), "{text}");
-        let (_, missed) = text.split_once("## Missed targets").unwrap();
-        assert_eq!(missed.matches("* work").count(), 1);
-        assert!(missed.contains("against peer: 25 % above"), "{missed}");
     }
 
     #[test]
-    fn a_part_that_failed_is_listed() {
-        let mut report = Report::new(Vec::new(), Scale::QUICK);
-        assert!(report.is_complete() && report.to_string().ends_with("\nNone.\n"));
-        report.add_failed("cache".to_owned());
+    fn a_part_that_failed_says_so() {
+        let mut report = report(&["cache"], "today");
+        assert!(report.is_complete() && !report.to_string().contains("ended with an error"));
+        report.note_failure();
         assert!(!report.is_complete());
         let text = report.to_string();
-        assert!(
-            text.ends_with("\n* The part `cache` ended with an error. Some of its figures are missing.\n"),
-            "{text}"
-        );
+        assert!(text.contains("\n## The cache (`cache`)\n\ntoday\n\n**The part ended with an error."), "{text}");
     }
 
     #[test]
-    fn a_table_replaces_itself_and_nothing_else() {
+    fn a_part_replaces_its_section_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("benchmarks.md");
-        let mut with_table = report();
-        with_table.add_table("By the second", "one\n".to_owned());
-        with_table.add_table("Others", "rest\n".to_owned());
-        with_table.write(&path).unwrap();
+        let parts = ["record", "cache", "watch"];
+        report(&parts, "yesterday").write(&path).unwrap();
         let before = fs::read_to_string(&path).unwrap();
-        let mut part = Report::new(Vec::new(), Scale::QUICK);
-        part.add_table("By the second", "two\n".to_owned());
-        part.write_tables(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), before.replace("one\n", "two\n"));
-        // Where there is none.
-        report().write(&path).unwrap();
-        let before = fs::read_to_string(&path).unwrap();
-        part.write_tables(&path).unwrap();
-        let added = "\n## By the second\n\ntwo\n\n## Missed targets\n";
-        assert_eq!(fs::read_to_string(&path).unwrap(), before.replace("\n## Missed targets\n", added));
+        for part in parts {
+            fs::write(&path, &before).unwrap();
+            report(&[part], "today").write_sections(&path).unwrap();
+            let heading = format!("## The {part} (`{part}`)\n\n");
+            let expected = before.replace(&format!("{heading}yesterday"), &format!("{heading}today"));
+            assert_ne!(expected, before);
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        }
+        let error = report(&["moves"], "today").write_sections(&path).unwrap_err();
+        assert!(error.to_string().ends_with("has no section of the part moves"), "{error}");
     }
 
     #[test]
     fn the_notes_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("docs/benchmarks.md");
-        report().write(&path).unwrap();
+        report(&["cache"], "today").write(&path).unwrap();
         let first = fs::read_to_string(&path).unwrap();
         assert!(first.ends_with(NOTES));
         fs::write(&path, first + "\nWhy.\n").unwrap();
-        report().write(&path).unwrap();
+        report(&["cache"], "today").write(&path).unwrap();
         let second = fs::read_to_string(&path).unwrap();
         assert!(second.ends_with("## Notes\n\nWhy.\n"));
         assert_eq!(second.matches("# Benchmarks").count(), 1);
