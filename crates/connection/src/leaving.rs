@@ -23,7 +23,8 @@
 //! * Before a response parks that the target continues, it is held until all that is sealed has been sent. Otherwise
 //!   these bytes, up to 150 KiB, would go to the target over the mesh. A slow client does not delay the move by more
 //!   than [`FLUSH_TIMEOUT`].
-//! * A target prepares for one response. Its number of the request ensures that it continues no other.
+//! * A target prepares for one response. The number of the preparation ensures that it continues no other: numbers
+//!   begin at random, because the target may have one of an earlier [`Leaving`] of the same connection.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ const HELD_TIMEOUT: Duration = Duration::from_secs(1);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Decides when and how a connection leaves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Leaving {
     state: LeavingState,
     /// The number of the last preparation.
@@ -154,7 +155,12 @@ pub enum InResponseRest {
 }
 
 impl Leaving {
-    /// The connection is to leave for `target`. An attempt that has begun goes on.
+    /// A connection that stays. The numbers of its preparations come after `number`, which the caller draws at random.
+    pub fn new(number: u32) -> Self {
+        Self { state: LeavingState::Staying, number }
+    }
+
+    /// The connection is to leave for `target`. An attempt that has begun goes on. `None`: it stays, and an attempt ends.
     pub fn on_leave(&mut self, target: Option<NodeName>) {
         match (&mut self.state, target) {
             (LeavingState::Preparing(_) | LeavingState::Prepared(_) | LeavingState::Flushing { .. }, Some(_)) => {}
@@ -342,7 +348,7 @@ mod tests {
     }
 
     fn wanted() -> Leaving {
-        let mut leaving = Leaving::default();
+        let mut leaving = Leaving::new(0);
         leaving.on_leave(Some(name("b")));
         leaving
     }
@@ -372,7 +378,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_parks_at_once() {
-        assert_eq!(Leaving::default().next(idle()), Step::Serve);
+        assert_eq!(Leaving::new(0).next(idle()), Step::Serve);
         assert_eq!(wanted().next(idle()), Step::Park(name("b"), None));
         let mut leaving = wanted();
         leaving.on_leave(None);

@@ -294,6 +294,15 @@ impl Agents {
         })
     }
 
+    /// Whether no agent can take connections of `agent` now, although another is configured and not being drained.
+    pub(crate) fn hopes_for_target(&self, agent: &NodeName) -> bool {
+        let settings = self.settings();
+        let may_come =
+            |(name, other): (&NodeName, &Agent)| name != agent && !other.is_retired() && !self.drains.contains(name);
+        settings.agents().any(may_come)
+            && self.scheduler.with(|state| self.with_room(&settings, state, |name, _| name != agent).is_err())
+    }
+
     /// The loads of the agents among which connections may move: those that are available and not being drained.
     pub(crate) fn loads(&self, kind: LoadKind, owned: &HashMap<NodeName, Owned>) -> Vec<AgentLoad<NodeName>> {
         let settings = self.settings();

@@ -24,6 +24,10 @@ const LATE_MAX: Duration = Duration::from_millis(20);
 /// why they stay, or none remain.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
+/// How long no connection is asked while no agent can take it, although another one is configured. It may be about to
+/// start.
+const TARGET_MAX: Duration = Duration::from_secs(5);
+
 /// Connections of one agent that may be about to leave at a time: enough to keep both agents busy, and no more than a
 /// target can hold.
 const LEAVING_MAX: usize = 256;
@@ -72,12 +76,17 @@ async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&Nod
 struct Search {
     leaving: Leaving,
     searched: Option<Instant>,
+    /// Since when there has been no target.
+    without_target: Option<Instant>,
 }
 
 impl Search {
     /// Asks at most `max` connections of `agent`. Returns the numbers as [`empty`] needs them.
     fn ask_some(&mut self, shared: &DispatcherShared, agent: &NodeName, max: usize) -> (usize, usize) {
         let now = Instant::now();
+        if self.waits_for_target(shared.agents.hopes_for_target(agent), now) {
+            return (0, 0);
+        }
         let is_due = self.searched.is_none_or(|searched| now.duration_since(searched) >= LOOK_AGAIN);
         if self.leaving.found.is_empty() && is_due {
             shared.table.find_leavers(agent, &mut self.leaving, now);
@@ -89,6 +98,15 @@ impl Search {
             shared.send(agent, DispatcherToAgent::Leave(Leave { connection: *id, target, or_end: true }));
         }
         (leavers.len(), self.leaving.about_to.len() - leavers.len())
+    }
+
+    /// Whether to wait, because there is no target yet. Without one, connections end.
+    fn waits_for_target(&mut self, hopes_for_target: bool, now: Instant) -> bool {
+        if !hopes_for_target {
+            self.without_target = None;
+            return false;
+        }
+        now.duration_since(*self.without_target.get_or_insert(now)) < TARGET_MAX
     }
 }
 
@@ -156,6 +174,17 @@ mod tests {
             let took = time_to_empty(connections, rate).await.as_secs_f64();
             assert!((seconds * 0.98..seconds * 1.1).contains(&took), "{connections} at {rate}/s took {took} s");
         }
+    }
+
+    #[test]
+    fn a_target_is_waited_for_a_while_each_time_that_there_is_none() {
+        let (mut search, start) = (Search::default(), Instant::now());
+        let mut waits = |hopes, ms| search.waits_for_target(hopes, start + Duration::from_millis(ms));
+        assert!(!waits(false, 0));
+        assert!(waits(true, 10_000) && waits(true, 14_900));
+        assert!(!waits(true, 15_000) && !waits(true, 60_000));
+        assert!(!waits(false, 60_001));
+        assert!(waits(true, 60_002));
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use watari_values::{ConnectionId, NodeName};
 
-/// The time after which the dispatcher repeats the request to a connection that has neither left nor reported why it
-/// stays.
+/// The time after which the dispatcher repeats the request to a connection that has not left.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The agents that are being drained.

@@ -102,6 +102,10 @@ impl Entry {
         self.status.node == *agent && self.is_established()
     }
 
+    fn is_http2(&self) -> bool {
+        self.status.tls.as_ref().is_some_and(|tls| tls.alpn == b"h2")
+    }
+
     fn was_asked_recently(&self, now: Instant) -> bool {
         self.asked.is_some_and(|asked| now.duration_since(asked) < ASK_AGAIN)
     }
@@ -392,12 +396,14 @@ impl Table {
         loads
     }
 
-    /// Selects at most `max` connections of `agent` that may move now, and records that they are asked to leave. With
+    /// Selects at most `max` connections of `agent` that may move now, and records that they are asked to leave. Those with
+    /// HTTP/2 cannot move, and would only use up the moves that are allowed. With
     /// `bytes`, selects those with most bytes at the last measurement, of about so many bytes in all.
     pub(crate) fn movers(&self, agent: &NodeName, max: usize, bytes: Option<u64>, now: Instant) -> Vec<ConnectionId> {
         let mut entries = self.entries();
         let may_move = |entry: &&mut Entry| {
             entry.is_at(agent)
+                && !entry.is_http2()
                 && entry.moved.is_none_or(|moved| now.duration_since(moved) >= STAY_MIN)
                 && entry.asked.is_none_or(|asked| now.duration_since(asked) >= STAY_MIN)
         };
@@ -405,8 +411,10 @@ impl Table {
         if let Some(mut left) = bytes {
             movers.sort_by_key(|entry| std::cmp::Reverse(entry.recently));
             movers.retain(|entry| {
-                let fits = (1..=left).contains(&entry.recently);
-                left -= if fits { entry.recently } else { 0 };
+                // Half as much again: of connections with the same load, each may have a little more than its share of `left`.
+                // More than `left` is still less than the excess.
+                let fits = (1..=left + left / 2).contains(&entry.recently);
+                left = left.saturating_sub(if fits { entry.recently } else { 0 });
                 fits
             });
         }
@@ -448,7 +456,7 @@ mod tests {
 
     use std::net::Ipv4Addr;
 
-    use watari_values::Epoch;
+    use watari_values::{Epoch, TlsInfo};
 
     use super::*;
     use crate::scheduler::Scheduler;
@@ -521,6 +529,19 @@ mod tests {
     }
 
     #[test]
+    fn connections_with_http2_are_not_asked_to_move() {
+        let (table, ids) = table_of(&[0; 3]);
+        for (connection, alpn) in ids.iter().copied().zip(["h2", "http/1.1", ""]) {
+            let alpn = alpn.as_bytes().to_vec();
+            let tls = TlsInfo { version: 0x0304, suite: 0x1301, alpn, server_name: None, resumed: false };
+            table.establish(&name("a1"), &Established { connection, tls });
+        }
+        let mut movers = table.movers(&name("a1"), 9, None, Instant::now() + 2 * STAY_MIN);
+        movers.sort_unstable();
+        assert_eq!(movers, ids[1..]);
+    }
+
+    #[test]
     fn few_connections_are_about_to_leave_at_a_time() {
         let (table, ids) = table_of(&[0; 5]);
         let (agent, mut leaving, now) = (name("a1"), Leaving::default(), Instant::now());
@@ -566,5 +587,8 @@ mod tests {
         table.loads();
         let later = Instant::now() + 2 * STAY_MIN;
         assert_eq!(table.movers(&name("a1"), 2, Some(200), later), [ids[3], ids[1]]);
+        let (table, _) = table_of(&[100; 4]);
+        table.loads();
+        assert_eq!(table.movers(&name("a1"), 1, Some(90), later).len(), 1, "all have the same load");
     }
 }

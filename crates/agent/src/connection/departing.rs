@@ -4,6 +4,7 @@
 //! A connection passes to a successor of this process in the same way. Its target is then this node itself, and
 //! messages to this node go to the successor (`node::other_process`).
 
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,7 +19,6 @@ use crate::handoff::live::About;
 use crate::handoff::registry::{Order, Undecided};
 use crate::node::peers::Peers;
 
-#[derive(Default)]
 pub(super) struct Departing {
     leaving: Leaving,
     /// The time limit of the last step, until the connection leaves or the limit is reached.
@@ -30,20 +30,28 @@ pub(super) struct Departing {
 }
 
 impl Departing {
+    /// A connection that stays.
+    pub(super) fn new() -> Self {
+        // The keys of this hasher are random in each process, and differ between its instances.
+        let number = RandomState::new().hash_one(()) as u32;
+        Self { leaving: Leaving::new(number), limit: None, is_passing: false, undecided: None }
+    }
+
     /// Follows an order. Returns it if it is to leave or to stay. `own`: this node.
     pub(super) fn follow(&mut self, order: Order, own: &NodeName) -> Option<Leave> {
         match order {
             Order::PassOn(undecided) => {
                 // Another agent that has prepared a response drops it after a while.
-                (self.leaving, self.limit) = (Leaving::default(), None);
+                self.leaving.on_leave(None);
                 self.leaving.on_leave(Some(own.clone()));
+                self.limit = None;
                 self.is_passing = true;
                 self.undecided = Some(undecided);
                 None
             }
             Order::Stay => {
                 if self.is_passing {
-                    *self = Self::default();
+                    *self = Self::new();
                 }
                 None
             }
@@ -171,7 +179,7 @@ mod tests {
         let links = RecordedLinks::default();
         let (peers, about) = (Peers::new(name("a"), links.clone()), about());
         links.set_down("b");
-        let mut departing = Departing::default();
+        let mut departing = Departing::new();
         let next = |departing: &mut Departing| {
             let situation = Situation { departure: rest(3), is_idle: false, is_flushed: true, request: 1 };
             departing.depart(situation, None, StayReason::InRequest, &peers, &about)

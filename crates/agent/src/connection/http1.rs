@@ -87,7 +87,7 @@ fn begin(context: &Http, start: HttpStart) -> Begun {
         }
     };
     let idle = IdleTimer { timeout: limits.keep_alive_timeout, since: Instant::now(), requests: None };
-    Begun::Requests(about, Box::new(Driver { connection, opening, departing: Departing::default(), idle }))
+    Begun::Requests(about, Box::new(Driver { connection, opening, departing: Departing::new(), idle }))
 }
 
 /// Continues after HTTP/1: as a tunnel, at another agent, or not at all.

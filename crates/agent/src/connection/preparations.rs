@@ -54,10 +54,16 @@ pub(crate) struct Preparations {
     entries: Mutex<HashMap<ConnectionId, Entry>>,
 }
 
-struct Entry {
+/// A question of another agent.
+struct Question {
     from: NodeName,
+    connection: ConnectionId,
     number: u32,
     client: Arc<Client>,
+}
+
+struct Entry {
+    question: Arc<Question>,
     expires: Instant,
     /// `None`: the site has not answered.
     ready: Option<Rest>,
@@ -127,26 +133,28 @@ impl Preparations {
 
     /// Handles a question of another agent. Requires a tokio runtime.
     pub(crate) fn on_prepare(self: &Arc<Self>, from: &NodeName, prepare: &Prepare) {
-        let Prepare { connection, number, rest, .. } = prepare;
-        let client = Client::new(prepare.client, prepare.server, prepare.client_certificate.as_deref());
+        let question = Arc::new(Question {
+            from: from.clone(),
+            connection: prepare.connection,
+            number: prepare.number,
+            client: Arc::new(Client::new(prepare.client, prepare.server, prepare.client_certificate.as_deref())),
+        });
         let is_refused = self.is_paused.load(Ordering::Relaxed) && from != self.peers.name();
-        if is_refused || !self.enter(from, *connection, *number, Arc::new(client)) {
-            return self.answer(from, *connection, *number, Some(PrepareRefusal::Full));
+        if is_refused || !self.enter(&question) {
+            return self.answer(&question, Some(PrepareRefusal::Full));
         }
-        let part = match rest {
-            PrepareRest::Bytes => return self.finish(from, *connection, *number, Ok(Rest::Shipped)),
-            PrepareRest::Anchored { anchor } => {
-                return self.finish(from, *connection, *number, self.reach(anchor));
-            }
+        let part = match &prepare.rest {
+            PrepareRest::Bytes => return self.finish(&question, Ok(Rest::Shipped)),
+            PrepareRest::Anchored { anchor } => return self.finish(&question, self.reach(anchor)),
             PrepareRest::Part(part) => part,
         };
         let Some(resume) = resume(part) else {
-            return self.finish(from, *connection, *number, Err(PrepareRefusal::Response));
+            return self.finish(&question, Err(PrepareRefusal::Response));
         };
-        let (this, from, connection, number) = (self.clone(), from.clone(), *connection, *number);
+        let this = self.clone();
         tokio::spawn(async move {
-            let rest = this.provide(connection, resume).await;
-            this.finish(&from, connection, number, rest);
+            let rest = this.provide(&question.client, resume).await;
+            this.finish(&question, rest);
         });
     }
 
@@ -155,10 +163,11 @@ impl Preparations {
         let (id, number) = (shipped.ship.connection, shipped.number);
         let entry = {
             let mut entries = self.entries();
-            let fits = entries.get(&id).is_some_and(|entry| entry.from == *from && entry.number == number);
+            let question = entries.get(&id).map(|entry| &entry.question);
+            let fits = question.is_some_and(|question| question.from == *from && question.number == number);
             fits.then(|| entries.remove(&id)).flatten()
         };
-        let Some(Entry { client, ready: Some(ready), .. }) = entry else { return Err(CannotContinue::NotPrepared) };
+        let Some(Entry { question, ready: Some(ready), .. }) = entry else { return Err(CannotContinue::NotPrepared) };
         let http = Server::import(&shipped.http, self.settings.limits().http1())?;
         let is_http2 = shipped.ship.tls.alpn == HTTP2;
         if is_http2 || http.awaits_content() {
@@ -182,6 +191,7 @@ impl Preparations {
             return Err(CannotContinue::Mismatch);
         }
         let unwritten = shipped.unwritten.as_slice().to_vec();
+        let client = question.client.clone();
         Ok(Continuation { client, requests: self.requests.clone(), http, unwritten, pending, rest })
     }
 
@@ -200,30 +210,28 @@ impl Preparations {
     }
 
     /// Makes room for a preparation. It replaces an earlier one for the same connection.
-    fn enter(&self, from: &NodeName, id: ConnectionId, number: u32, client: Arc<Client>) -> bool {
-        let mut entries = self.entries();
+    fn enter(&self, question: &Arc<Question>) -> bool {
+        let (id, mut entries) = (question.connection, self.entries());
         if entries.len() >= self.settings.limits().held_max && !entries.contains_key(&id) {
             return false;
         }
         let expires = Instant::now() + LIFETIME;
-        entries.insert(id, Entry { from: from.clone(), number, client, expires, ready: None });
+        entries.insert(id, Entry { question: question.clone(), expires, ready: None });
         true
     }
 
     /// Asks the site for the part.
-    async fn provide(&self, id: ConnectionId, resume: Resume) -> Result<Rest, PrepareRefusal> {
-        let Some(client) = self.entries().get(&id).map(|entry| entry.client.clone()) else {
-            return Err(PrepareRefusal::Full);
-        };
-        let answered = timeout(ANSWER_TIMEOUT, self.requests.continue_response(&resume, &client)).await;
+    async fn provide(&self, client: &Client, resume: Resume) -> Result<Rest, PrepareRefusal> {
+        let answered = timeout(ANSWER_TIMEOUT, self.requests.continue_response(&resume, client)).await;
         let body = answered.unwrap_or(Err(PrepareRefusal::Response))?;
         Ok(Rest::Part(resume, Box::new(body)))
     }
 
-    fn finish(&self, from: &NodeName, id: ConnectionId, number: u32, rest: Result<Rest, PrepareRefusal>) {
+    fn finish(&self, question: &Arc<Question>, rest: Result<Rest, PrepareRefusal>) {
         let refused = {
-            let mut entries = self.entries();
-            let is_of = |entry: &&mut Entry| entry.from == *from && entry.number == number;
+            let (id, mut entries) = (question.connection, self.entries());
+            // Another question may have the same number.
+            let is_of = |entry: &&mut Entry| Arc::ptr_eq(&entry.question, question);
             match (entries.get_mut(&id).filter(is_of), rest) {
                 (Some(entry), Ok(rest)) => {
                     entry.ready = Some(rest);
@@ -237,12 +245,13 @@ impl Preparations {
                 (None, _) => return,
             }
         };
-        self.answer(from, id, number, refused);
+        self.answer(question, refused);
     }
 
-    fn answer(&self, from: &NodeName, connection: ConnectionId, number: u32, refused: Option<PrepareRefusal>) {
+    fn answer(&self, question: &Question, refused: Option<PrepareRefusal>) {
+        let Question { connection, number, .. } = *question;
         self.metrics.count_prepared(refused);
-        self.peers.send(from, AgentToAgent::Prepared(Prepared { connection, number, refused }));
+        self.peers.send(&question.from, AgentToAgent::Prepared(Prepared { connection, number, refused }));
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Entry>> {

@@ -107,7 +107,7 @@ impl Tunnel {
         stream: &mut TlsStream<Leg>,
         orders: &mut Orders,
     ) -> TunnelStop {
-        let mut departing = Departing::default();
+        let mut departing = Departing::new();
         // The number of times that the connection was asked to leave. Each time its target may be asked again.
         let mut asked = 0;
         loop {

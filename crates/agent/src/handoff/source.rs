@@ -110,7 +110,7 @@ impl Departures {
         response: Option<ShippedResponse>,
     ) -> Outcome {
         if live.parts.io.is_detached() {
-            // Its dispatcher may have given it up already. The next one asks it to leave again.
+            // Its dispatcher may have given it up already. The next one asks it to leave if it drains or rebalances.
             return Outcome::Stays(live);
         }
         let possible = self.peers.is_up(&target) && self.peers.is_up(&live.about.dispatcher.get());

@@ -432,3 +432,18 @@ fn preface() -> Preface {
         server: ([192, 0, 2, 2], 2).into(),
     }
 }
+
+#[test]
+fn a_drain_hopes_for_agents_that_are_configured_and_not_drained() {
+    let agents = agents(BulkPolicy::Stay);
+    agents.drains.begin(&name("a1"), AskedBy::Itself);
+    assert!(!agents.hopes_for_target(&name("a1")), "there are targets");
+    agents.link_down(&name("a2"));
+    assert!(!agents.hopes_for_target(&name("a1")), "there is one");
+    agents.link_down(&name("a3"));
+    assert!(agents.hopes_for_target(&name("a1")));
+    agents.drains.begin(&name("a3"), AskedBy::Operator);
+    assert!(agents.hopes_for_target(&name("a1")), "a2 may come back");
+    agents.drains.begin(&name("a2"), AskedBy::Operator);
+    assert!(!agents.hopes_for_target(&name("a1")));
+}

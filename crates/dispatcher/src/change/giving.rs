@@ -26,16 +26,17 @@ use crate::upgrade::Passed;
 
 /// How long the next dispatcher has to say that it is ready.
 const READY_MAX: Duration = Duration::from_secs(3);
-/// How long all connections have, and how many ticks none may have changed: 3 s. The address leaves this node
-/// afterwards.
+/// How long all connections have, and how long none may have changed. The address leaves this node afterwards.
 const ALL_MAX: Duration = Duration::from_mins(1);
-const STANDSTILL_MAX: u32 = 150;
+const STANDSTILL_MAX: Duration = Duration::from_secs(3);
 /// How often the next dispatcher hears that more connections will come.
 const ANNOUNCE: Duration = Duration::from_secs(2);
 /// How long new clients have been turned away when the rest is given up.
 const REST_MAX: Duration = Duration::from_millis(300);
 /// How long one attempt has: until the agent has detached its leg, and again until the next dispatcher holds it.
 const ATTEMPT_MAX: Duration = Duration::from_secs(1);
+/// How long a connection may be given after it was shipped. The next dispatcher drops it after 5 s.
+const GIVEN_MAX: Duration = Duration::from_secs(3);
 /// How long new clients are turned away, unless that is renewed. The owner may stay the owner.
 const CLOSED: Duration = Duration::from_secs(2);
 /// How long the next dispatcher is reminded of a connection that it has: as long as it holds one.
@@ -54,6 +55,8 @@ const ASKED_MAX: usize = 32;
 const BATCH: usize = 16;
 /// How often what was not answered is looked at, and the table at the end of a round.
 const TICK: Duration = Duration::from_millis(20);
+/// The pause before a part is sent again that a full link has not taken.
+const SEND_AGAIN: Duration = Duration::from_millis(1);
 /// How long packets of a connection are forwarded that has gone: longer than it is let in at the next dispatcher. By
 /// then routers and clients know the new owner.
 const FORWARDED: Duration = Duration::from_secs(150);
@@ -205,8 +208,8 @@ struct Run<'a> {
     answers_to: mpsc::UnboundedSender<(DispatcherChange, Answer)>,
     /// Connections that were not asked in this round.
     left: VecDeque<ConnectionId>,
-    /// Connections that were asked: when first, and when last.
-    asked: HashMap<ConnectionId, (Instant, Instant)>,
+    /// Connections that were asked: at which tick first, and when last.
+    asked: HashMap<ConnectionId, (u32, Instant)>,
     /// Connections that stand still, and may be at the next dispatcher.
     offered: HashMap<DispatcherChange, FrozenConnection>,
     /// Connections that the next dispatcher has. It may not know yet.
@@ -218,12 +221,15 @@ struct Run<'a> {
     pause: Option<Pause>,
     /// Whether the next dispatcher cannot be reached any more.
     is_lost: bool,
-    /// Ticks since a connection was given. Time in which this process stands still has none, and resets no connection.
-    ticks_without_progress: u32,
+    /// Ticks so far. Time limits count them, and not the clock: while this process stands still, there are none, and what
+    /// has come meanwhile is handled before the next.
+    ticks: u32,
+    /// The tick at which a connection was given last.
+    progress: u32,
+    /// The tick at which the next dispatcher answered last.
+    answered: u32,
     /// When the next dispatcher was announced more.
     announced: Instant,
-    /// When the next dispatcher answered last.
-    answered: Instant,
     closed: Option<Closed>,
     /// Flows that were sent away, of connections that are not given.
     away: HashSet<Flow>,
@@ -239,7 +245,8 @@ struct Unconfirmed {
 
 /// No connection is asked.
 struct Pause {
-    since: Instant,
+    /// The tick at which it began.
+    since: u32,
     /// What the next dispatcher answers once the link is up again.
     ready: oneshot::Receiver<[u8; 6]>,
 }
@@ -256,7 +263,9 @@ struct FrozenConnection {
     giving: Giving,
     flow: Flow,
     taken: oneshot::Sender<()>,
-    since: Instant,
+    /// When it was shipped, and at which tick.
+    shipped: Instant,
+    since: u32,
 }
 
 impl<'a> Run<'a> {
@@ -279,9 +288,10 @@ impl<'a> Run<'a> {
             failed: HashMap::new(),
             pause: None,
             is_lost: false,
-            ticks_without_progress: 0,
+            ticks: 0,
+            progress: 0,
+            answered: 0,
             announced: Instant::now(),
-            answered: Instant::now(),
             closed: None,
             away: HashSet::new(),
             given: 0,
@@ -297,7 +307,7 @@ impl<'a> Run<'a> {
             self.ask();
             tokio::select! {
                 Some((id, reply)) = self.replies.recv() => self.on_replies(id, reply).await,
-                Some((change, answer)) = self.answers.recv() => self.on_answers(change, answer).await,
+                Some((change, answer)) = self.answers.recv() => self.on_answer(change, answer).await,
                 _ = ticks.tick() => self.on_tick().await,
             }
             if !self.left.is_empty() || !self.offered.is_empty() || !self.asked.is_empty() {
@@ -328,9 +338,11 @@ impl<'a> Run<'a> {
         for change in standing {
             self.fail(change, "time is over").await;
         }
-        for id in std::mem::take(&mut self.asked).into_keys() {
-            self.shared.table.message(id, stay_here());
-        }
+    }
+
+    /// The time since a tick, as far as this process has run.
+    fn since(&self, tick: u32) -> Duration {
+        TICK * (self.ticks - tick)
     }
 
     /// Turns new clients away for a while.
@@ -343,7 +355,7 @@ impl<'a> Run<'a> {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let stands_still = self.ticks_without_progress > STANDSTILL_MAX && self.may_stop();
+        let stands_still = self.since(self.progress) > STANDSTILL_MAX && self.may_stop();
         Instant::now() >= deadline || stands_still
     }
 
@@ -379,7 +391,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         for id in asked {
             if self.shared.table.message(id, RelayMessage::Change(Box::new(self.order.clone()))) {
-                self.asked.insert(id, (now, now));
+                self.asked.insert(id, (self.ticks, now));
             }
         }
     }
@@ -417,6 +429,8 @@ impl<'a> Run<'a> {
                 back.push(flow);
                 staying.push(taken);
             }
+            // A batch may take long. What was held first waits for its decision.
+            self.take_answers().await;
         }
         self.bring_back(&back).await;
         drop(staying);
@@ -434,7 +448,8 @@ impl<'a> Run<'a> {
         };
         let offered = Offered { to: self.order.to.clone(), answers: self.answers_to.clone() };
         lock(&self.shared.changes.offered).insert(change, offered);
-        self.offered.insert(change, FrozenConnection { frozen, giving, flow, taken, since: Instant::now() });
+        let (shipped, since) = (Instant::now(), self.ticks);
+        self.offered.insert(change, FrozenConnection { frozen, giving, flow, taken, shipped, since });
         let state_len = state.len() as u32;
         for (number, bytes) in state.chunks(STATE_PART_LEN_MAX).enumerate() {
             let offset = (number * STATE_PART_LEN_MAX) as u32;
@@ -448,18 +463,22 @@ impl<'a> Run<'a> {
                 return Err((error.to_string(), taken));
             }
         }
+        if let Some(offered) = self.offered.get_mut(&change) {
+            offered.shipped = Instant::now();
+        }
         Ok(())
     }
 
     /// Sends a part, and waits while the link is full. Leases and other messages have room beside the parts.
     async fn send_part(&self, part: StatePart) -> Result<(), SendError> {
         let message = DispatcherToDispatcher::StatePart(part).into();
-        let until = Instant::now() + ATTEMPT_MAX;
+        let mut waited = Duration::ZERO;
         loop {
             match self.shared.mesh.send_bulk(&self.order.to, &message) {
-                Err(SendError::QueueFull) if Instant::now() < until => sleep(Duration::from_millis(1)).await,
+                Err(SendError::QueueFull) if waited < ATTEMPT_MAX => sleep(SEND_AGAIN).await,
                 sent => return sent,
             }
+            waited += SEND_AGAIN;
         }
     }
 
@@ -468,12 +487,20 @@ impl<'a> Run<'a> {
         self.offered.remove(&change)
     }
 
-    async fn on_answers(&mut self, change: DispatcherChange, answer: Answer) {
-        self.answered = Instant::now();
+    /// Handles the answers that have come.
+    async fn take_answers(&mut self) {
+        while let Ok((change, answer)) = self.answers.try_recv() {
+            self.on_answer(change, answer).await;
+        }
+    }
+
+    async fn on_answer(&mut self, change: DispatcherChange, answer: Answer) {
+        self.answered = self.ticks;
         match answer {
-            // Otherwise it would not learn that it has the connection.
-            Answer::Held if self.mesh_is_up() => self.on_held(change),
-            Answer::Held => self.fail(change, "the link is lost").await,
+            // Otherwise it would not learn in time that it has the connection.
+            Answer::Held if !self.mesh_is_up() => self.fail(change, "the link is lost").await,
+            Answer::Held if self.is_too_late_for(change) => self.fail(change, "the answer is late").await,
+            Answer::Held => self.on_held(change),
             Answer::Refused(reason) => {
                 if reason == AbortReason::Expired {
                     // It expects no connections, or begins to pass its own to a new process.
@@ -488,6 +515,11 @@ impl<'a> Run<'a> {
                 }
             }
         }
+    }
+
+    /// Whether the next dispatcher may drop the connection before it is informed that it has it.
+    fn is_too_late_for(&self, change: DispatcherChange) -> bool {
+        self.offered.get(&change).is_some_and(|held| held.shipped.elapsed() > GIVEN_MAX)
     }
 
     fn on_held(&mut self, change: DispatcherChange) {
@@ -508,7 +540,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         self.unconfirmed.insert(change, Unconfirmed { giving, since: now, last: now });
         self.given += 1;
-        self.ticks_without_progress = 0;
+        self.progress = self.ticks;
         self.shared.metrics.given.inc();
     }
 
@@ -541,12 +573,13 @@ impl<'a> Run<'a> {
 
     /// Repeats what was not answered, and gives up what takes too long.
     async fn on_tick(&mut self) {
-        self.ticks_without_progress += 1;
-        let now = Instant::now();
+        self.take_answers().await;
+        self.ticks += 1;
+        let (now, ticks) = (Instant::now(), self.ticks);
         let table = &self.shared.table;
         let order = &self.order;
         self.asked.retain(|id, (first, last)| {
-            if now.duration_since(*first) > ATTEMPT_MAX {
+            if TICK * (ticks - *first) > ATTEMPT_MAX {
                 table.message(*id, stay_here());
                 return false;
             }
@@ -556,10 +589,10 @@ impl<'a> Run<'a> {
             }
             table.contains(*id)
         });
-        let late = self.offered.iter().filter(|(_, held)| now.duration_since(held.since) > ATTEMPT_MAX);
+        let late = self.offered.iter().filter(|(_, held)| self.since(held.since) > ATTEMPT_MAX);
         let late: Vec<_> = late.map(|(change, _)| *change).collect();
         // A dispatcher that answers nothing stands still.
-        self.is_lost |= !late.is_empty() && self.answered.elapsed() > ATTEMPT_MAX && self.pause.is_none();
+        self.is_lost |= !late.is_empty() && self.since(self.answered) > ATTEMPT_MAX && self.pause.is_none();
         self.follow_link();
         if self.closed.as_ref().is_some_and(|closed| closed.renewed.elapsed() > CLOSED / 2) {
             self.close().await;
@@ -591,10 +624,10 @@ impl<'a> Run<'a> {
         };
         if is_up && ready.try_recv().is_ok() {
             self.pause = None;
-            (self.answered, self.ticks_without_progress) = (Instant::now(), 0);
+            (self.answered, self.progress) = (self.ticks, self.ticks);
             return;
         }
-        self.is_lost |= since.elapsed() > RELINK_MAX;
+        self.is_lost |= TICK * (self.ticks - *since) > RELINK_MAX;
         if is_up && self.announced.elapsed() > REPEAT {
             self.announced = Instant::now();
             announce(self.shared, &self.scope, &self.order.to);
@@ -605,7 +638,7 @@ impl<'a> Run<'a> {
         if self.pause.is_none() {
             let (sender, ready) = oneshot::channel();
             lock(&self.shared.changes.ready).insert((self.order.to.clone(), self.scope.address), sender);
-            self.pause = Some(Pause { since: Instant::now(), ready });
+            self.pause = Some(Pause { since: self.ticks, ready });
         }
     }
 
@@ -637,9 +670,16 @@ async fn remind(shared: Arc<DispatcherShared>, to: NodeName, given: Vec<Dispatch
     }
 }
 
-/// Also runs if the preparation is given up, because the lease is lost or an upgrade begins.
+/// Also runs if the preparation is given up, because the lease is lost, an upgrade begins, or routes change.
 impl Drop for Run<'_> {
     fn drop(&mut self) {
+        // Their legs would stay detached.
+        for id in self.asked.keys() {
+            self.shared.table.message(*id, stay_here());
+        }
+        if self.pause.is_some() {
+            lock(&self.shared.changes.ready).remove(&(self.order.to.clone(), self.scope.address));
+        }
         let mut offered = lock(&self.shared.changes.offered);
         for change in self.offered.keys().chain(self.unconfirmed.keys()) {
             offered.remove(change);

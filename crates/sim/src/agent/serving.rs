@@ -78,7 +78,8 @@ impl Serving {
     }
 
     fn in_state(site: Site, about: About, state: State) -> Self {
-        Self { site, about, state, leaving: Leaving::default(), limit: None, announces: Duration::ZERO, asked: 0 }
+        let leaving = Leaving::new(site.network.now().as_nanos() as u32);
+        Self { site, about, state, leaving, limit: None, announces: Duration::ZERO, asked: 0 }
     }
 
     pub(crate) fn id(&self) -> ConnectionId {

@@ -10,8 +10,8 @@ use flate2::read::GzDecoder;
 use watari_test_origins::real::{Docroot, Running, Server};
 
 use crate::cache::script::{Reply, Script};
-use crate::clients::http::{Head, Http, get_bytes};
-use crate::clients::tls::{TLS12, TLS13, Taste, Tls};
+use crate::clients::http::{Head, Http, get_bytes, put};
+use crate::clients::tls::{TLS12, TLS13, Taste, Tls, reset};
 use crate::harness::ctl::{Connection, drain, order_move};
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
@@ -326,6 +326,26 @@ fn a_response_that_the_agent_compresses_moves_at_its_end() {
     }
 }
 
+/// A request whose content is still coming stays, and its connection moves after the response.
+#[test]
+fn an_upload_moves_after_its_response() {
+    let cluster = Cluster::start(&Plan::default());
+    let client = cluster.clients.served_by("a1");
+    let mut http = Http::new(Tls::to_site(client, cluster.service, &Taste::default()).unwrap());
+    let body = pattern(7, 0..SMALL_LEN);
+    let request = put(&body);
+    let (first, rest) = request.split_at(request.len() / 2);
+    http.send(first).unwrap();
+    until("a1 has the connection", || cluster.connection_of(client).node == "a1");
+    order_move(&cluster.dispatcher().admin(), &cluster.connection_of(client).id, "a2").unwrap();
+    until("the agent says why it stays", || cluster.connection_of(client).stays.as_deref() == Some("in_request"));
+    http.send(rest).unwrap();
+    http.take_receipt(&body).unwrap();
+    until("it has moved", || cluster.connection_of(client).node == "a2");
+    http.upload(&body).unwrap();
+    check_nothing_was_lost(&cluster);
+}
+
 fn behind(origin: &Script, keys: &str) -> Plan {
     let content = format!("[agent.proxy]\norigins = [\"http://{}\"]\n{keys}", origin.address);
     Plan { content: Content::Proxy(content), ..Plan::default() }
@@ -376,6 +396,36 @@ fn a_download_moves_although_its_client_reads_nothing() {
     check_nothing_was_lost(&cluster);
     drop(http);
     cluster.wait_until_idle();
+}
+
+/// A connection that is idle ends in a drain only if no agent can get it for seconds.
+#[test]
+fn a_drain_waits_for_an_agent_with_room() {
+    let plan = Plan {
+        agents: Some(&["a1", "a2"]),
+        dispatcher: "handshake = \"least_connections\"\nbulk = \"stay\"",
+        of_each_agent: ", connections_max = 1",
+        ..Plan::default()
+    };
+    let cluster = Cluster::start(&plan);
+    let clients = [1, 2].map(|seed| {
+        let ip = cluster.clients.any();
+        let mut http = Http::new(Tls::to_site(ip, cluster.service, &Taste::default()).unwrap());
+        http.download(SMALL_LEN, seed).unwrap();
+        (ip, http)
+    });
+    let [first, second] = clients.each_ref().map(|(ip, _)| cluster.connection_of(*ip).node);
+    assert_ne!(first, second);
+    let mut drain = drain(&cluster.dispatcher().admin(), &second);
+    until("the drain has begun", || cluster.dispatcher().log().contains("drain begun"));
+    let [(_, leaves), (ip, mut http)] = clients;
+    http.download(SMALL_LEN, 3).unwrap();
+    assert_eq!(cluster.connection_of(ip).node, second);
+    reset(leaves.stream.tcp());
+    drop(leaves);
+    until("it has moved", || cluster.connection_of(ip).node == first);
+    http.download(SMALL_LEN, 4).unwrap();
+    assert!(drain.wait().unwrap().success());
 }
 
 #[test]

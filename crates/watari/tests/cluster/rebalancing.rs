@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::clients::h2::H2;
 use crate::clients::http::{Fault, Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::ctl::{drain, undrain};
@@ -15,6 +16,9 @@ use crate::soak::lasts_s;
 
 /// Clients in all.
 const CLIENTS: usize = 40;
+
+/// Of these, clients with HTTP/2.
+const HTTP2: usize = 16;
 
 /// Downloads that move in the middle.
 const DOWNLOADS: usize = 8;
@@ -144,17 +148,37 @@ fn seventy_to_thirty_is_even_after_thirty_seconds_and_stays_so() {
 }
 
 #[test]
-fn connections_that_load_an_agent_move() {
-    let (cluster, mut clients) = placed([CLIENTS, 0]);
+fn bytes_of_seventy_to_thirty_are_even_after_thirty_seconds() {
+    let (cluster, mut clients) = placed([28, 12]);
+    let begun = Instant::now();
     rebalance_by(&cluster, "load");
     let mut first = 0;
-    until("the other agent gets some of the load", || {
-        // All at a time, so that each second has the same load, also on a busy machine.
+    let even = look_until(begun + EVEN_WITHIN, || {
+        // All at a time, so that each connection has the same share of the load, also on a busy machine.
         request_all(&mut clients, first, |_| 100_000);
         first += CLIENTS as u64;
-        shares(&cluster)[1] >= CLIENTS / 4
+        are_even(shares(&cluster)).then_some(())
     });
+    even.unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(&cluster)));
     check_no_connection_was_lost(&cluster);
+}
+
+/// They cannot move. The others are asked instead.
+#[test]
+fn connections_with_http2_leave_the_moves_to_others() {
+    let (cluster, mut clients) = placed([CLIENTS - HTTP2, 0]);
+    let admin = cluster.dispatcher().admin();
+    assert!(drain(&admin, "a2").wait().unwrap().success());
+    let http2: Vec<_> = (0..HTTP2).map(|_| H2::connect(cluster.clients.any(), cluster.service)).collect();
+    until("a1 has all", || shares(&cluster) == [CLIENTS, 0]);
+    undrain(&admin, "a2");
+    let begun = Instant::now();
+    rebalance_by(&cluster, "connections");
+    let even = look_until(begun + EVEN_WITHIN, || are_even(shares(&cluster)).then_some(()));
+    even.unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(&cluster)));
+    download_all(&mut clients, 10_000);
+    check_no_connection_was_lost(&cluster);
+    drop(http2);
 }
 
 /// The rest of each response comes from the other agent.

@@ -224,11 +224,34 @@ async fn preparations_are_bounded_in_number_and_time() {
     assert_eq!(rig.ask(2, Some(rig.part(500))).await, None, "a later one of the same connection replaces it");
     assert_eq!(rig.slots.taken(), 1);
     let other = ConnectionId { number: ID.number + 1, ..ID };
-    let client = Arc::new(Client::new(about().client, about().server, None));
-    assert!(!rig.preparations.enter(&name("b"), other, 1, client));
+    assert!(!rig.preparations.enter(&question_for(other)));
     rig.preparations.expire();
     assert_eq!(rig.slots.taken(), 1);
     rig.preparations.entries().get_mut(&ID).unwrap().expires = Instant::now();
     rig.preparations.expire();
     assert_eq!(rig.slots.taken(), 0);
+}
+
+/// A question of the agent `b`, with the number 1.
+fn question_for(connection: ConnectionId) -> Arc<Question> {
+    let client = Arc::new(Client::new(about().client, about().server, None));
+    Arc::new(Question { from: name("b"), connection, number: 1, client })
+}
+
+/// The site is slow, and the connection has begun another response meanwhile.
+#[tokio::test]
+async fn what_an_earlier_question_of_the_same_number_has_prepared_is_not_taken() {
+    let rig = Rig::new(Limits::default()).await;
+    let [earlier, later] = [(); 2].map(|()| question_for(ID));
+    assert!(rig.preparations.enter(&earlier) && rig.preparations.enter(&later));
+    rig.preparations.finish(&earlier, Ok(Rest::Shipped));
+    assert!(rig.node.links.take().is_empty());
+    rig.preparations.finish(&later, Err(PrepareRefusal::Response));
+    assert_eq!(rig.node.links.take().len(), 1);
+    assert!(rig.preparations.enter(&later));
+    rig.preparations.finish(&earlier, Err(PrepareRefusal::Response));
+    rig.preparations.finish(&later, Ok(Rest::Shipped));
+    let pending = SecretBytes::new(vec![0; 100]);
+    let connection = ShipInResponse { pending, ..shipped(1, 900, ResponseRest::End) };
+    assert_eq!(rig.take("b", &connection).unwrap(), 106);
 }
