@@ -127,8 +127,7 @@ fn with_downloads(
     let outcomes = interleaved(scale.rounds, &[()], |()| {
         let watari = Watari::emptying_two_ways(site, clients)?;
         let mut visitors = Visitors::connect(opener, &watari.server, idle, 0)?;
-        let service = watari.second_service.expect("it has two dispatchers");
-        visitors.begin_downloads(opener, service, downloads)?;
+        visitors.begin_downloads(opener, watari.second_service(), downloads)?;
         watari.open_others()?;
         let outcome = visitors.during(END_MAX, || watari.end_first_agent())?;
         Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64])

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use watari_addresses::Flow;
 use watari_handoff::ArbiterEvent;
 use watari_relay::Input;
-use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason};
+use watari_values::{ConnectionId, ConnectionStatus, NodeName, StayReason, TlsInfo};
 use watari_wire::Established;
 
 use crate::change::giving::ChangeOrder;
@@ -100,10 +100,6 @@ impl Entry {
     /// Whether `agent` owns the connection and its handshake is done.
     fn is_at(&self, agent: &NodeName) -> bool {
         self.status.node == *agent && self.is_established()
-    }
-
-    fn is_http2(&self) -> bool {
-        self.status.tls.as_ref().is_some_and(|tls| tls.alpn == b"h2")
     }
 
     fn was_asked_recently(&self, now: Instant) -> bool {
@@ -396,14 +392,14 @@ impl Table {
         loads
     }
 
-    /// Selects at most `max` connections of `agent` that may move now, and records that they are asked to leave. Those with
-    /// HTTP/2 cannot move, and would only use up the moves that are allowed. With
-    /// `bytes`, selects those with most bytes at the last measurement, of about so many bytes in all.
+    /// Selects at most `max` connections of `agent` that may move now, and records that they are asked to leave. Those
+    /// with HTTP/2 cannot move, and would only use up the moves that are allowed. With `bytes`, selects those with most
+    /// bytes at the last measurement, of about so many bytes in all.
     pub(crate) fn movers(&self, agent: &NodeName, max: usize, bytes: Option<u64>, now: Instant) -> Vec<ConnectionId> {
         let mut entries = self.entries();
         let may_move = |entry: &&mut Entry| {
             entry.is_at(agent)
-                && !entry.is_http2()
+                && !entry.status.tls.as_ref().is_some_and(TlsInfo::is_http2)
                 && entry.moved.is_none_or(|moved| now.duration_since(moved) >= STAY_MIN)
                 && entry.asked.is_none_or(|asked| now.duration_since(asked) >= STAY_MIN)
         };
@@ -411,8 +407,8 @@ impl Table {
         if let Some(mut left) = bytes {
             movers.sort_by_key(|entry| std::cmp::Reverse(entry.recently));
             movers.retain(|entry| {
-                // Half as much again: of connections with the same load, each may have a little more than its share of `left`.
-                // More than `left` is still less than the excess.
+                // Half as much again: of connections with the same load, each may have a little more than its part of
+                // `left`, which is half of the excess.
                 let fits = (1..=left + left / 2).contains(&entry.recently);
                 left = left.saturating_sub(if fits { entry.recently } else { 0 });
                 fits
@@ -456,7 +452,7 @@ mod tests {
 
     use std::net::Ipv4Addr;
 
-    use watari_values::{Epoch, TlsInfo};
+    use watari_values::Epoch;
 
     use super::*;
     use crate::scheduler::Scheduler;

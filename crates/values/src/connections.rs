@@ -90,6 +90,13 @@ pub struct TlsInfo {
     pub resumed: bool,
 }
 
+impl TlsInfo {
+    /// Whether the connection has HTTP/2 (RFC 9113, section 3.2).
+    pub fn is_http2(&self) -> bool {
+        self.alpn == b"h2"
+    }
+}
+
 /// A node's status of a connection, for display and tools. It is never sent on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionStatus {

@@ -17,9 +17,6 @@ use crate::leg::Leg;
 use crate::node::peers::Peers;
 use crate::settings::current::CurrentSettings;
 
-/// The ALPN protocol name of HTTP/2 (RFC 9113, section 3.2).
-pub(super) const HTTP2: &[u8] = b"h2";
-
 pub(super) type HttpError = Box<dyn Error + Send + Sync>;
 
 /// What HTTP uses of the agent.

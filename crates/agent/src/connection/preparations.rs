@@ -27,7 +27,6 @@ use watari_wire::{
 };
 
 use super::early_data::gate::Gate;
-use super::http::HTTP2;
 use super::requests::{GuardedResponse, Requests};
 use super::site_service::{OpenResponse, OpenRest, SiteService};
 use crate::handoff::anchors::Anchors;
@@ -169,8 +168,7 @@ impl Preparations {
         };
         let Some(Entry { question, ready: Some(ready), .. }) = entry else { return Err(CannotContinue::NotPrepared) };
         let http = Server::import(&shipped.http, self.settings.limits().http1())?;
-        let is_http2 = shipped.ship.tls.alpn == HTTP2;
-        if is_http2 || http.awaits_content() {
+        if shipped.ship.tls.is_http2() || http.awaits_content() {
             return Err(CannotContinue::Mismatch);
         }
         let pending = Bytes::copy_from_slice(shipped.pending.as_slice());

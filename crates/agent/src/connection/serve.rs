@@ -7,7 +7,7 @@ use watari_http2::server::Fault;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
 
-use super::http::{HTTP2, Http, HttpEnd, HttpError, HttpStart, Parked};
+use super::http::{Http, HttpEnd, HttpError, HttpStart, Parked};
 use super::http1::serve_http1;
 use super::http2::serve_http2;
 use super::stalls::Stalled;
@@ -48,7 +48,7 @@ impl Serving {
         let (received, sent) = start.counts();
         let spoken = {
             let _counted = Counted::one_more(&self.metrics.connections);
-            if about.tls.alpn == HTTP2 {
+            if about.tls.is_http2() {
                 Box::pin(serve_http2(&self.http, start, orders)).await
             } else {
                 serve_http1(&self.http, start, orders).await

@@ -34,17 +34,21 @@ const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 /// A dispatcher and its agents, in this order in [`Server::processes`]. A second dispatcher is the last.
 pub(crate) struct Watari {
     pub(crate) server: Server,
-    /// Where the second dispatcher accepts clients.
-    pub(crate) second_service: Option<SocketAddr>,
+    /// The second dispatcher.
+    second: Option<Dispatcher>,
     metrics: SocketAddr,
     /// The dispatcher's administration socket.
     admin: PathBuf,
-    /// That of the second dispatcher.
-    second_admin: Option<PathBuf>,
     /// The first agent's administration socket.
     agent_admin: PathBuf,
     /// The process that has replaced a node.
     successor: OnceLock<Successor>,
+}
+
+/// Where a dispatcher accepts clients, and its administration socket.
+struct Dispatcher {
+    service: SocketAddr,
+    admin: PathBuf,
 }
 
 /// A process that is no child of this one. It gets SIGTERM when this value is dropped.
@@ -126,6 +130,11 @@ impl Watari {
         Ok(watari)
     }
 
+    /// Where the second dispatcher of [`Watari::emptying_two_ways`] accepts clients.
+    pub(crate) fn second_service(&self) -> SocketAddr {
+        self.second.as_ref().expect("this cluster has two dispatchers").service
+    }
+
     /// Makes the other agents of [`Watari::emptying`] available for connections.
     pub(crate) fn open_others(&self) -> Result<(), Failure> {
         self.order_others("undrain")
@@ -157,7 +166,7 @@ impl Watari {
     }
 
     fn order_others(&self, order: &str) -> Result<(), Failure> {
-        for admin in [&self.admin].into_iter().chain(&self.second_admin) {
+        for admin in [&self.admin].into_iter().chain(self.second.as_ref().map(|second| &second.admin)) {
             for agent in ["a2", "a3"] {
                 ctl(admin, &[order, agent])?;
             }
@@ -234,10 +243,9 @@ impl Watari {
         }
         let [admin, agent_admin] = [0, 1].map(|node: usize| cluster.admin(&cluster.nodes[node]));
         let (server, metrics) = (server.ready(clients)?, cluster.nodes[0].metrics);
-        let second = cluster.nodes[1..].iter().find(|node| node.service.is_some());
-        let second_service = second.and_then(|node| node.service);
-        let second_admin = second.map(|node| cluster.admin(node));
-        Ok(Self { server, second_service, metrics, admin, second_admin, agent_admin, successor: OnceLock::new() })
+        let as_dispatcher = |node: &Node| Some(Dispatcher { service: node.service?, admin: cluster.admin(node) });
+        let second = cluster.nodes[1..].iter().find_map(as_dispatcher);
+        Ok(Self { server, second, metrics, admin, agent_admin, successor: OnceLock::new() })
     }
 }
 

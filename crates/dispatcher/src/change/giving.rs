@@ -196,6 +196,18 @@ fn stay_here() -> RelayMessage {
     RelayMessage::Input(Box::new(Input::ChangeFailed))
 }
 
+/// Ticks of a run so far. Its time limits count them, and not the clock: while this process stands still, there are none,
+/// and what has come meanwhile is handled before the next.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ticks(u32);
+
+impl Ticks {
+    /// The time since a tick, as far as this process has run.
+    fn since(self, earlier: Self) -> Duration {
+        TICK * (self.0 - earlier.0)
+    }
+}
+
 /// Connections that go to one dispatcher.
 struct Run<'a> {
     shared: &'a Arc<DispatcherShared>,
@@ -209,7 +221,7 @@ struct Run<'a> {
     /// Connections that were not asked in this round.
     left: VecDeque<ConnectionId>,
     /// Connections that were asked: at which tick first, and when last.
-    asked: HashMap<ConnectionId, (u32, Instant)>,
+    asked: HashMap<ConnectionId, (Ticks, Instant)>,
     /// Connections that stand still, and may be at the next dispatcher.
     offered: HashMap<DispatcherChange, FrozenConnection>,
     /// Connections that the next dispatcher has. It may not know yet.
@@ -221,13 +233,11 @@ struct Run<'a> {
     pause: Option<Pause>,
     /// Whether the next dispatcher cannot be reached any more.
     is_lost: bool,
-    /// Ticks so far. Time limits count them, and not the clock: while this process stands still, there are none, and what
-    /// has come meanwhile is handled before the next.
-    ticks: u32,
+    ticks: Ticks,
     /// The tick at which a connection was given last.
-    progress: u32,
+    progress: Ticks,
     /// The tick at which the next dispatcher answered last.
-    answered: u32,
+    answered: Ticks,
     /// When the next dispatcher was announced more.
     announced: Instant,
     closed: Option<Closed>,
@@ -246,7 +256,7 @@ struct Unconfirmed {
 /// No connection is asked.
 struct Pause {
     /// The tick at which it began.
-    since: u32,
+    since: Ticks,
     /// What the next dispatcher answers once the link is up again.
     ready: oneshot::Receiver<[u8; 6]>,
 }
@@ -265,7 +275,7 @@ struct FrozenConnection {
     taken: oneshot::Sender<()>,
     /// When it was shipped, and at which tick.
     shipped: Instant,
-    since: u32,
+    since: Ticks,
 }
 
 impl<'a> Run<'a> {
@@ -288,9 +298,9 @@ impl<'a> Run<'a> {
             failed: HashMap::new(),
             pause: None,
             is_lost: false,
-            ticks: 0,
-            progress: 0,
-            answered: 0,
+            ticks: Ticks::default(),
+            progress: Ticks::default(),
+            answered: Ticks::default(),
             announced: Instant::now(),
             closed: None,
             away: HashSet::new(),
@@ -340,11 +350,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The time since a tick, as far as this process has run.
-    fn since(&self, tick: u32) -> Duration {
-        TICK * (self.ticks - tick)
-    }
-
     /// Turns new clients away for a while.
     async fn close(&mut self) {
         let now = Instant::now();
@@ -355,7 +360,7 @@ impl<'a> Run<'a> {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let stands_still = self.since(self.progress) > STANDSTILL_MAX && self.may_stop();
+        let stands_still = self.ticks.since(self.progress) > STANDSTILL_MAX && self.may_stop();
         Instant::now() >= deadline || stands_still
     }
 
@@ -574,12 +579,12 @@ impl<'a> Run<'a> {
     /// Repeats what was not answered, and gives up what takes too long.
     async fn on_tick(&mut self) {
         self.take_answers().await;
-        self.ticks += 1;
+        self.ticks.0 += 1;
         let (now, ticks) = (Instant::now(), self.ticks);
         let table = &self.shared.table;
         let order = &self.order;
         self.asked.retain(|id, (first, last)| {
-            if TICK * (ticks - *first) > ATTEMPT_MAX {
+            if ticks.since(*first) > ATTEMPT_MAX {
                 table.message(*id, stay_here());
                 return false;
             }
@@ -589,10 +594,10 @@ impl<'a> Run<'a> {
             }
             table.contains(*id)
         });
-        let late = self.offered.iter().filter(|(_, held)| self.since(held.since) > ATTEMPT_MAX);
+        let late = self.offered.iter().filter(|(_, held)| ticks.since(held.since) > ATTEMPT_MAX);
         let late: Vec<_> = late.map(|(change, _)| *change).collect();
         // A dispatcher that answers nothing stands still.
-        self.is_lost |= !late.is_empty() && self.since(self.answered) > ATTEMPT_MAX && self.pause.is_none();
+        self.is_lost |= !late.is_empty() && ticks.since(self.answered) > ATTEMPT_MAX && self.pause.is_none();
         self.follow_link();
         if self.closed.as_ref().is_some_and(|closed| closed.renewed.elapsed() > CLOSED / 2) {
             self.close().await;
@@ -627,7 +632,7 @@ impl<'a> Run<'a> {
             (self.answered, self.progress) = (self.ticks, self.ticks);
             return;
         }
-        self.is_lost |= TICK * (self.ticks - *since) > RELINK_MAX;
+        self.is_lost |= self.ticks.since(*since) > RELINK_MAX;
         if is_up && self.announced.elapsed() > REPEAT {
             self.announced = Instant::now();
             announce(self.shared, &self.scope, &self.order.to);

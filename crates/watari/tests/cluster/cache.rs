@@ -172,24 +172,12 @@ fn read_exact(http: &mut Http<Tls>, len: usize) -> Vec<u8> {
 fn read_chunks(http: &mut Http<Tls>) -> Vec<u8> {
     let mut content = Vec::new();
     loop {
-        let chunk = read_chunk(http);
+        let chunk = http.read_chunk().unwrap();
         if chunk.is_empty() {
             return content;
         }
         content.extend_from_slice(&chunk);
     }
-}
-
-/// Reads a chunk, whose line has no extension. Empty: the last one.
-fn read_chunk(http: &mut Http<Tls>) -> Vec<u8> {
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        line.extend_from_slice(&http.read_piece(1).unwrap());
-    }
-    let len = usize::from_str_radix(String::from_utf8_lossy(&line).trim_end(), 16).unwrap();
-    let chunk = read_exact(http, len);
-    assert_eq!(read_exact(http, 2), b"\r\n");
-    chunk
 }
 
 /// The state of an agent's cache.

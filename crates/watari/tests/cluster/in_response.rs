@@ -111,6 +111,13 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: {SITE}\r\n\r\n").into_bytes()
 }
 
+/// Orders a connection from a1 to a2, which stays because of its request.
+fn order_in_request(cluster: &Cluster, client: IpAddr) {
+    until("a1 has the connection", || cluster.connection_of(client).node == "a1");
+    order_move(&cluster.dispatcher().admin(), &cluster.connection_of(client).id, "a2").unwrap();
+    until("the agent says why it stays", || cluster.connection_of(client).stays.as_deref() == Some("in_request"));
+}
+
 /// A response that cannot continue at another agent. Its connection was ordered from a1 to a2 in its middle.
 struct Waiting<'a> {
     cluster: &'a Cluster,
@@ -125,9 +132,7 @@ impl<'a> Waiting<'a> {
         let mut http = Http::new(Tls::to_site(client, cluster.service, &Taste::default()).unwrap());
         http.send(request).unwrap();
         let head = http.read_head().unwrap();
-        until("a1 has the connection", || cluster.connection_of(client).node == "a1");
-        order_move(&cluster.dispatcher().admin(), &cluster.connection_of(client).id, "a2").unwrap();
-        until("the agent says why it stays", || cluster.connection_of(client).stays.as_deref() == Some("in_request"));
+        order_in_request(cluster, client);
         Self { cluster, client, http, head }
     }
 
@@ -336,9 +341,7 @@ fn an_upload_moves_after_its_response() {
     let request = put(&body);
     let (first, rest) = request.split_at(request.len() / 2);
     http.send(first).unwrap();
-    until("a1 has the connection", || cluster.connection_of(client).node == "a1");
-    order_move(&cluster.dispatcher().admin(), &cluster.connection_of(client).id, "a2").unwrap();
-    until("the agent says why it stays", || cluster.connection_of(client).stays.as_deref() == Some("in_request"));
+    order_in_request(&cluster, client);
     http.send(rest).unwrap();
     http.take_receipt(&body).unwrap();
     until("it has moved", || cluster.connection_of(client).node == "a2");

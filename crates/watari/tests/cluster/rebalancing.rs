@@ -98,6 +98,11 @@ fn are_even(shares: [usize; 2]) -> bool {
     shares.iter().all(|share| share.abs_diff(mean) * 10 <= mean)
 }
 
+/// What `look` returns once the load is even, which it has to be in time.
+fn even_in_time<T>(cluster: &Cluster, begun: Instant, look: impl FnMut() -> Option<T>) -> T {
+    look_until(begun + EVEN_WITHIN, look).unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(cluster)))
+}
+
 fn asked(cluster: &Cluster) -> i64 {
     cluster.dispatcher().count("watari_dispatcher_rebalanced_total", "")
 }
@@ -128,11 +133,10 @@ fn seventy_to_thirty_is_even_after_thirty_seconds_and_stays_so() {
     assert_eq!(rounds(&cluster), 0);
     let begun = Instant::now();
     rebalance_by(&cluster, "connections");
-    let even = look_until(begun + EVEN_WITHIN, || {
+    let (even, asked_until_even) = even_in_time(&cluster, begun, || {
         let (shares, asked) = (shares(&cluster), asked(&cluster));
         (are_even(shares) && moved(&cluster) == asked).then_some((shares, asked))
     });
-    let (even, asked_until_even) = even.unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(&cluster)));
     assert!((6..=10).contains(&asked_until_even), "no connection moves back and forth: {asked_until_even} moves");
     download_all(&mut clients, 10_000);
 
@@ -148,18 +152,31 @@ fn seventy_to_thirty_is_even_after_thirty_seconds_and_stays_so() {
 }
 
 #[test]
+fn connections_that_load_an_agent_move() {
+    let (cluster, mut clients) = placed([CLIENTS, 0]);
+    rebalance_by(&cluster, "load");
+    let mut first = 0;
+    until("the other agent gets some of the load", || {
+        // All at a time, so that each second has the same load, also on a busy machine.
+        request_all(&mut clients, first, |_| 100_000);
+        first += CLIENTS as u64;
+        shares(&cluster)[1] >= CLIENTS / 4
+    });
+    check_no_connection_was_lost(&cluster);
+}
+
+#[test]
 fn bytes_of_seventy_to_thirty_are_even_after_thirty_seconds() {
     let (cluster, mut clients) = placed([28, 12]);
     let begun = Instant::now();
     rebalance_by(&cluster, "load");
     let mut first = 0;
-    let even = look_until(begun + EVEN_WITHIN, || {
+    even_in_time(&cluster, begun, || {
         // All at a time, so that each connection has the same share of the load, also on a busy machine.
         request_all(&mut clients, first, |_| 100_000);
         first += CLIENTS as u64;
         are_even(shares(&cluster)).then_some(())
     });
-    even.unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(&cluster)));
     check_no_connection_was_lost(&cluster);
 }
 
@@ -174,8 +191,7 @@ fn connections_with_http2_leave_the_moves_to_others() {
     undrain(&admin, "a2");
     let begun = Instant::now();
     rebalance_by(&cluster, "connections");
-    let even = look_until(begun + EVEN_WITHIN, || are_even(shares(&cluster)).then_some(()));
-    even.unwrap_or_else(|| panic!("{:?} after {EVEN_WITHIN:?}", shares(&cluster)));
+    even_in_time(&cluster, begun, || are_even(shares(&cluster)).then_some(()));
     download_all(&mut clients, 10_000);
     check_no_connection_was_lost(&cluster);
     drop(http2);

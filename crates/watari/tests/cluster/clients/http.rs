@@ -131,7 +131,7 @@ impl<S: Read + Write> Http<S> {
         Ok(self.unread.drain(..len).collect())
     }
 
-    /// A chunk of a body. The last one is empty. No trailers are expected.
+    /// A chunk of a body, whose line has no extension. The last one is empty, and no trailers follow.
     pub(crate) fn read_chunk(&mut self) -> Result<Vec<u8>, Fault> {
         let size = loop {
             if let Some(end) = self.unread.windows(2).position(|bytes| bytes == b"\r\n") {
