@@ -13,11 +13,11 @@ pub(crate) mod taking;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use watari_values::{AbortReason, ConnectionId, DispatcherChange, NodeName};
 
@@ -49,6 +49,9 @@ pub(crate) struct Changes {
     ready: Mutex<HashMap<(NodeName, IpAddr), ReadySender>>,
     /// Where the answers about shipped connections go.
     offered: Mutex<HashMap<DispatcherChange, Offered>>,
+    /// For each next dispatcher: a permit for the run that ships a state to it. Otherwise states of several addresses
+    /// would share the link, and each would take longer.
+    turns: Mutex<HashMap<NodeName, Arc<Semaphore>>>,
     arrivals: Arrivals,
     /// Connections that were given away, and when.
     given: Mutex<HashMap<ConnectionId, Instant>>,
@@ -85,6 +88,10 @@ impl Changes {
     /// Whether the connection went to another dispatcher just now.
     pub(crate) fn has_gone(&self, id: ConnectionId) -> bool {
         lock(&self.given).get(&id).is_some_and(|given| given.elapsed() < SILENT)
+    }
+
+    fn turns(&self, to: &NodeName) -> Arc<Semaphore> {
+        lock(&self.turns).entry(to.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
     }
 
     fn note_given(&self, id: ConnectionId) {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use watari_pki::{BadCertificate, Identity, peer_identity};
 use watari_sys::UnidentifiedPlace;
+use watari_sys::tcp::prepare_link;
 use watari_values::{NodeName, Role};
 
 /// A connection to a node of the cluster.
@@ -97,7 +98,7 @@ pub async fn accept_with(
     let accepted = async {
         tcp.readable().await?;
         place.spoke();
-        tcp.set_nodelay(true)?;
+        prepare_link(&tcp)?;
         acceptor.accept(tcp).await
     };
     certified(TlsStream::from(accepted.await.map_err(PeerError::Tls)?))
@@ -111,7 +112,7 @@ pub async fn identify(tcp: TcpStream, identity: &Identity, place: &UnidentifiedP
 
 async fn connect(tcp: TcpStream, name: ServerName<'static>, config: &Arc<ClientConfig>) -> Result<Peer, PeerError> {
     let connected = async {
-        tcp.set_nodelay(true)?;
+        prepare_link(&tcp)?;
         TlsConnector::from(Arc::clone(config)).connect(name, tcp).await
     };
     certified(TlsStream::from(connected.await.map_err(PeerError::Tls)?))

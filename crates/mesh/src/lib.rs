@@ -148,6 +148,18 @@ impl Mesh {
         self.send_by(peer, message, Outbox::push_bulk)
     }
 
+    /// Whether little waits on the link to `peer`. A sender of many bytes that heeds this does not delay other messages.
+    pub fn is_queue_short(&self, peer: &NodeName) -> bool {
+        self.shared.peer(peer).and_then(|peer| peer.link()).is_none_or(|link| link.outbox.is_short())
+    }
+
+    /// Waits until [`Mesh::is_queue_short`]. If the link ends meanwhile, it may wait forever.
+    pub async fn until_queue_short(&self, peer: &NodeName) {
+        if let Some(link) = self.shared.peer(peer).and_then(|peer| peer.link()) {
+            link.outbox.until_short().await;
+        }
+    }
+
     fn send_by(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {
         self.shared.send(peer, message, push).inspect_err(|error| {
             self.shared.metrics.dropped(match error {

@@ -1,6 +1,7 @@
 //! The queue of messages to send on a link.
 
 use std::mem;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use crate::event::SendError;
 /// less than this time ago: then another one probably follows.
 const SOON: Duration = Duration::from_millis(4);
 
-/// The usual capacity of a batch, in bytes.
+/// The usual capacity of a batch, and the length of a short queue, in bytes.
 const LEN_USUAL: usize = 64 << 10;
 
 /// A bounded queue of frames. The sending task encodes them, and all are written as one batch.
@@ -24,6 +25,8 @@ pub(crate) struct Outbox {
     queue: Mutex<Queue>,
     /// Notified when the queue becomes due, or due earlier.
     due_changed: Notify,
+    /// Notified when the queue is taken.
+    taken: Notify,
     messages_max: usize,
     bytes_max: usize,
 }
@@ -57,6 +60,7 @@ impl Outbox {
         Self {
             queue: Mutex::default(),
             due_changed: Notify::new(),
+            taken: Notify::new(),
             messages_max: limits.queue_messages_max,
             bytes_max: limits.queue_bytes_max,
         }
@@ -86,6 +90,23 @@ impl Outbox {
         self.append(message, 2)?;
         self.due(Due::Now);
         Ok(())
+    }
+
+    /// Whether little waits. What is being written does not count.
+    pub(crate) fn is_short(&self) -> bool {
+        self.queue().batch.0.len() <= LEN_USUAL
+    }
+
+    /// Waits until [`Outbox::is_short`].
+    pub(crate) async fn until_short(&self) {
+        loop {
+            let mut taken = pin!(self.taken.notified());
+            taken.as_mut().enable();
+            if self.is_short() {
+                return;
+            }
+            taken.await;
+        }
     }
 
     /// Appends a message to this part of the queue.
@@ -121,6 +142,8 @@ impl Outbox {
         mem::swap(&mut queue.batch, batch);
         queue.messages = 0;
         queue.due = Due::Never;
+        drop(queue);
+        self.taken.notify_waiters();
         !batch.0.is_empty()
     }
 

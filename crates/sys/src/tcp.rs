@@ -15,6 +15,9 @@ use tokio::net::TcpStream;
 /// ship.
 const BUFFER_LEN: usize = 256 * 1024;
 
+/// The bytes between nodes that the kernel has not sent, when it takes further ones.
+const UNSENT_LEN_MAX: u32 = 128 * 1024;
+
 /// Keepalive: a silent peer is probed after 1 minute, then every 15 s, and given up after 4 probes. The idle timeout of
 /// the connection's owner may be far longer.
 const KEEPALIVE: TcpKeepalive =
@@ -59,6 +62,14 @@ pub fn prepare_restored(connection: &impl AsFd, user_timeout: Duration) -> io::R
     prepare_without_buffers(connection)?;
     set_user_timeout(connection, Some(user_timeout))?;
     SockRef::from(connection).set_linger(Some(Duration::ZERO))
+}
+
+/// Sets the options of a connection between nodes: no Nagle delay, and few bytes that the kernel has not sent. Messages
+/// wait in the queue of the link instead, which a sender can see.
+pub fn prepare_link(connection: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(connection);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_LEN_MAX)
 }
 
 /// Sets only the `user_timeout` of [`prepare_listener`].

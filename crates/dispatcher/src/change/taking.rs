@@ -32,7 +32,7 @@ const EXPECTED: Duration = Duration::from_secs(10);
 const HELD_MAX: Duration = Duration::from_secs(5);
 /// The bytes of states that are incomplete, of all connections.
 const INCOMPLETE_LEN_MAX: usize = 256 << 20;
-/// How long the parts of a state may take, and how many states may be incomplete.
+/// How long the next part of a state may take, and how many states may be incomplete.
 const INCOMPLETE_MAX: Duration = Duration::from_secs(5);
 const INCOMPLETE_COUNT_MAX: usize = 256;
 /// How long the socket of an earlier attempt may still be open.
@@ -50,7 +50,7 @@ const BATCH: usize = 64;
 pub(super) struct Arrivals {
     /// Until when connections of an address come from a dispatcher.
     expected: Mutex<HashMap<(NodeName, IpAddr), Instant>>,
-    /// The parts of states so far, and since when.
+    /// The parts of states so far.
     incomplete: Mutex<HashMap<(NodeName, DispatcherChange), IncompleteState>>,
     /// Connections that are held, and those that were given lately. The last are asked about again.
     held: Mutex<HashMap<(NodeName, DispatcherChange), HeldArrival>>,
@@ -81,7 +81,7 @@ impl Drop for Coming {
     }
 }
 
-/// The bytes of a state so far, and when the first came.
+/// The bytes of a state so far, and when the last came.
 type IncompleteState = (Vec<u8>, Instant);
 
 struct HeldArrival {
@@ -156,14 +156,14 @@ impl DispatcherShared {
         let state = {
             let mut incomplete = lock(&self.changes.arrivals.incomplete);
             if part.offset == 0 {
-                // What is older than an attempt does not become complete.
-                incomplete.retain(|_, (_, since)| since.elapsed() < INCOMPLETE_MAX);
+                // The others were given up.
+                incomplete.retain(|_, (_, last)| last.elapsed() < INCOMPLETE_MAX);
                 if incomplete.len() < INCOMPLETE_COUNT_MAX {
                     incomplete.insert(key.clone(), (Vec::new(), Instant::now()));
                 }
             }
             let others: usize = incomplete.values().map(|(state, _)| state.len()).sum();
-            let Some((state, _)) = incomplete.get_mut(&key) else {
+            let Some((state, last)) = incomplete.get_mut(&key) else {
                 return self.refuse_change(from, part.change, AbortReason::Full);
             };
             let fits = state.len() == part.offset as usize && state.len() + part.bytes.len() <= part.state_len as usize;
@@ -173,6 +173,7 @@ impl DispatcherShared {
                 return self.refuse_change(from, part.change, reason);
             }
             state.extend_from_slice(&part.bytes);
+            *last = Instant::now();
             if state.len() < part.state_len as usize {
                 return;
             }

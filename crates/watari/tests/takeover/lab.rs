@@ -323,6 +323,18 @@ impl Lab {
         }
     }
 
+    /// Limits what a machine sends to another one by IPv4, at a rate that `tc` understands.
+    pub(crate) fn slow_down(&self, from: &str, to: &str, rate: &str) {
+        let target = format!("192.0.2.{}/32", self.host(to).number);
+        for order in [
+            "qdisc add dev eth0 root handle 1: htb",
+            &format!("class add dev eth0 parent 1: classid 1:1 htb rate {rate}"),
+            &format!("filter add dev eth0 parent 1: protocol ip u32 match ip dst {target} flowid 1:1"),
+        ] {
+            succeed(self.command(from, "tc").args(order.split(' ')));
+        }
+    }
+
     /// Sets the carrier of the machine's interface.
     pub(crate) fn set_carrier(name: &str, state: &str) {
         succeed(Command::new("ip").args(["link", "set", &format!("v{name}"), state]));

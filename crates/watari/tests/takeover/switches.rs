@@ -154,6 +154,25 @@ fn connections_of_a_pair_go_on_when_a_node_ends() {
     lab.end();
 }
 
+/// The owner ends, and its link to the next dispatcher takes 2 MB a second. Connections go there as fast as that permits,
+/// those of both addresses.
+#[test]
+fn connections_go_on_over_a_slow_link() {
+    if !is_inside("switches::connections_go_on_over_a_slow_link") {
+        return;
+    }
+    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
+    lab.slow_down("d1", "d2", "16mbit");
+    let mut downloads = Downloads::begin_several(&lab, "500k", 2);
+    // The buffers of their connections are full, which have to change their dispatcher.
+    downloads.until_downloaded(1 << 20);
+    lab.signal("d1", Signal::TERM);
+    lab.until_owner("d2");
+    downloads.assert_complete();
+    assert_eq!(counted(&lab, "d2", "connections_taken"), 2 * DOWNLOADS.len() as u64);
+    lab.end();
+}
+
 /// The next dispatcher does not answer. The owner keeps the address, its connections, and new clients.
 #[test]
 fn connections_stay_if_the_next_dispatcher_does_not_answer() {
@@ -376,6 +395,12 @@ impl Downloads {
         let running: Vec<_> = downloads.iter().enumerate().map(begin).collect();
         until("the downloads run", || running.iter().all(|(file, _)| file.exists()));
         Self { bytes, running }
+    }
+
+    /// Waits until each client has this many bytes.
+    fn until_downloaded(&self, len: u64) {
+        let has_len = |(file, _): &(PathBuf, Client)| fs::metadata(file).is_ok_and(|file| file.len() >= len);
+        until("the downloads run", || self.running.iter().all(has_len));
     }
 
     fn are_running(&mut self) -> bool {
