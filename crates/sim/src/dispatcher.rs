@@ -1,5 +1,5 @@
 //! The dispatcher: a [`Relay`](watari_relay::Relay) for each client. The glue mirrors `crates/dispatcher`: this file
-//! `messages.rs` and `table.rs`, `relayed` `relay.rs` and `direction.rs`, `legs` `legs.rs`.
+//! `messages.rs`, `table.rs` and `upgrade.rs`, `relayed` `relay.rs` and `direction.rs`, `legs` `legs.rs`.
 
 mod legs;
 mod relayed;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_relay::Input;
-use watari_values::ConnectionId;
+use watari_values::{ConnectionId, NodeName};
 use watari_wire::{AgentToDispatcher, DispatcherToAgent, Leave, LegKey};
 
 use self::legs::Legs;
@@ -75,15 +75,36 @@ impl Dispatcher {
         self.relayed.insert(client, relayed);
     }
 
+    /// A new process takes all connections over. It gets no idle legs, and keys of its own from the agents.
+    pub(crate) fn upgrade(&mut self) {
+        for relayed in self.relayed.values_mut() {
+            relayed.pass_on(&mut self.legs);
+        }
+        self.legs.forget_all();
+    }
+
     /// Asks the owner of some connection to give it to some agent.
     pub(crate) fn order_move(&mut self, agents: &[NodeId]) {
         let random = |end: usize| self.network.random(|random| random.below(end as u64)) as usize;
         let Some(relayed) = self.relayed.values().nth(random(self.relayed.len())) else { return };
         let target = name(agents[random(agents.len())]);
         if target != *relayed.owner() {
-            let leave = Leave { connection: relayed.id(), target: Some(target), or_end: false };
-            self.network.send(DISPATCHER, node(relayed.owner()), &Message::ToAgent(DispatcherToAgent::Leave(leave)));
+            self.ask(relayed, target);
         }
+    }
+
+    /// Asks an agent to give all its connections to the others.
+    pub(crate) fn drain(&mut self, agent: NodeId) {
+        for relayed in self.relayed.values().filter(|relayed| *relayed.owner() == name(agent)) {
+            let Some(target) = self.legs.pick(Some(agent)).filter(|target| *target != agent) else { return };
+            self.network.count(|figures| figures.drained += 1);
+            self.ask(relayed, name(target));
+        }
+    }
+
+    fn ask(&self, relayed: &Relayed, target: NodeName) {
+        let leave = Leave { connection: relayed.id(), target: Some(target), or_end: false };
+        self.network.send(DISPATCHER, node(relayed.owner()), &Message::ToAgent(DispatcherToAgent::Leave(leave)));
     }
 
     pub(crate) fn on_message(&mut self, from: NodeId, message: &AgentToDispatcher) {

@@ -18,6 +18,10 @@ pub struct Figures {
     pub frozen: u64,
     /// Moves committed while bytes waited for the client.
     pub undelivered: u64,
+    /// Connections whose agents were asked to give all away.
+    pub drained: u64,
+    /// Connections that passed to a new process of the dispatcher.
+    pub passed_on: u64,
     /// Legs that carried another connection before.
     pub legs_reused: u64,
     /// Connections that began again at another agent, because a reused leg was lost.

@@ -37,8 +37,12 @@ pub(crate) enum Event {
 pub(crate) enum Disturbance {
     /// Asks the owner of some connection to give it away.
     Move,
+    /// Asks an agent to give all its connections away.
+    Drain(NodeId),
     Crash(NodeId),
     Restart(NodeId),
+    /// A new process of the dispatcher gets all connections.
+    Upgrade,
     /// The node does nothing until then.
     Stall(NodeId, Duration),
     /// No message passes between two nodes until then.

@@ -76,6 +76,16 @@ impl Plan {
         plan.origins_fail = !plan.disturbances.is_empty() || plan.origins.iter().any(|origin| origin.cuts > 0);
         let moves = (0..moves).map(|_| (random.millis(0..end_ms), Disturbance::Move));
         plan.disturbances.extend(moves);
+        if random.one_in(2) {
+            let agent = |random: &mut Random| random.within(1..agents as u64 + 1) as NodeId;
+            let drains =
+                (0..random.within(1..5)).map(|_| (random.millis(0..end_ms), Disturbance::Drain(agent(random))));
+            plan.disturbances.extend(drains);
+        }
+        if random.one_in(2) {
+            let upgrades = (0..random.within(1..5)).map(|_| (random.millis(0..end_ms), Disturbance::Upgrade));
+            plan.disturbances.extend(upgrades);
+        }
         if !are_calm {
             plan.add_pauses(random, end_ms);
         }

@@ -29,6 +29,8 @@ pub enum Sabotage {
     UndeliveredDropped,
     /// The dispatcher drops at a commit what waits for the owner.
     ClientBytesDropped,
+    /// A new process of the dispatcher does not get what waits for the client.
+    UpgradeLosesBytes,
     /// The proxy continues a response at an origin with another validator.
     ValidatorNotCompared,
     /// The proxy takes the whole resource for the range that it has requested.
@@ -66,7 +68,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::CommitWithoutHeld,
         Self::SourceThawsAfterCommit,
         Self::SourceThawsByTimeout,
@@ -80,6 +82,7 @@ impl Sabotage {
         Self::MoveWaitsForClient,
         Self::UndeliveredDropped,
         Self::ClientBytesDropped,
+        Self::UpgradeLosesBytes,
         Self::ValidatorNotCompared,
         Self::WholeAppended,
         Self::OverlapNotSkipped,

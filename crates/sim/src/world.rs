@@ -221,14 +221,26 @@ impl World {
         match disturbance {
             Disturbance::Move => {
                 let agents: Vec<_> = (1..=self.agents.len()).collect();
-                let is_stalled = self.stalled[DISPATCHER] > self.network.now();
-                if let Some(dispatcher) = self.dispatcher.as_mut().filter(|_| !is_stalled) {
+                if let Some(dispatcher) = self.running_dispatcher() {
                     dispatcher.order_move(&agents);
+                }
+            }
+            Disturbance::Drain(agent) => {
+                if let Some(dispatcher) = self.running_dispatcher() {
+                    dispatcher.drain(agent);
                 }
             }
             Disturbance::Crash(node) => self.crash(node),
             Disturbance::Restart(node) if self.network.is_down(node) => self.start(node),
             Disturbance::Restart(_) => {}
+            // A node that stands still gives no key.
+            Disturbance::Upgrade if self.stalled.iter().any(|until| *until > self.network.now()) => {}
+            Disturbance::Upgrade => {
+                if let Some(dispatcher) = &mut self.dispatcher {
+                    dispatcher.upgrade();
+                    (1..=self.agents.len()).for_each(|agent| self.exchange_key(agent));
+                }
+            }
             Disturbance::Stall(node, until) => self.stalled[node] = self.stalled[node].max(until),
             Disturbance::Partition(a, b, until) => self.network.partition(a, b, until),
             Disturbance::Vanish(client) => {
@@ -238,6 +250,12 @@ impl World {
             }
         }
         None
+    }
+
+    /// The dispatcher, unless it stands still.
+    fn running_dispatcher(&mut self) -> Option<&mut Dispatcher> {
+        let is_stalled = self.stalled[DISPATCHER] > self.network.now();
+        self.dispatcher.as_mut().filter(|_| !is_stalled)
     }
 
     /// Ends a process. The kernel closes its sockets.

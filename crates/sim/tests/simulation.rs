@@ -39,6 +39,8 @@ fn add(total: &mut Figures, of_run: Figures) {
         with_rest,
         frozen,
         undelivered,
+        drained,
+        passed_on,
         legs_reused,
         begun_again,
         prepared,
@@ -69,6 +71,8 @@ fn add(total: &mut Figures, of_run: Figures) {
     total.with_rest += with_rest;
     total.frozen += frozen;
     total.undelivered += undelivered;
+    total.drained += drained;
+    total.passed_on += passed_on;
     total.legs_reused += legs_reused;
     total.begun_again += begun_again;
     total.prepared += prepared;
@@ -97,8 +101,9 @@ fn the_invariants_hold() {
     let figures = check_all(0..SEEDS);
     // The runs contain what they are for.
     let Figures { moves, aborted, within_responses, with_skip, with_tail, with_rest, frozen, .. } = figures;
-    let Figures { undelivered, legs_reused, complete, cut, vanished, .. } = figures;
-    let frequent = [moves, aborted, within_responses, with_tail, frozen, undelivered, legs_reused, complete];
+    let Figures { undelivered, drained, passed_on, legs_reused, complete, cut, vanished, .. } = figures;
+    let frequent =
+        [moves, aborted, within_responses, with_tail, frozen, undelivered, drained, passed_on, legs_reused, complete];
     assert!(frequent.iter().all(|count| *count > SEEDS / 2), "{figures:?}");
     let Figures { prepared, handovers, handovers_refused, cut_by_origins, chunked, .. } = figures;
     let Figures { anchored, attached, came_back, tunnels, handshakes, .. } = figures;

@@ -115,6 +115,10 @@ impl Legs {
         self.idle.entry(agent).or_default().push(IdleLeg { leg, is_free: false });
     }
 
+    pub(crate) fn forget_all(&mut self) {
+        self.idle.clear();
+    }
+
     pub(crate) fn forget(&mut self, agent: NodeId) {
         self.idle.remove(&agent);
     }

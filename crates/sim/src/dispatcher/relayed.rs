@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use watari_handoff::ResetCause;
-use watari_relay::{Action, ClientRead, Context, Input, LegRead, Relay, Start, Timeouts, UNDELIVERED_LEN_MAX};
+use watari_relay::{
+    Action, ClientRead, Context, Input, LegRead, Relay, Snapshot, Start, Timeouts, UNDELIVERED_LEN_MAX,
+};
 use watari_values::{AbortReason, ConnectionId, Epoch, NodeName};
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, Decided, DispatcherToAgent, LegKept};
@@ -342,6 +344,27 @@ impl Relayed {
     fn keep_leg(&mut self, leg: Socket, agent: NodeId, kept: LegKept, legs: &mut Legs) {
         self.network.send(DISPATCHER, agent, &Message::ToAgent(DispatcherToAgent::LegKept(kept)));
         legs.keep(agent, leg);
+    }
+
+    /// Continues in another process: the relay travels as bytes, the sockets and what waits beside it.
+    pub(super) fn pass_on(&mut self, legs: &mut Legs) {
+        if self.connecting.take().is_some() {
+            self.drive(Input::Connected { ok: false }, legs);
+        }
+        if self.relay.is_over() {
+            return;
+        }
+        let now = self.network.instant();
+        let Some(snapshot) = self.relay.snapshot(now) else {
+            return self.network.violation(format!("connection {} cannot pass on", self.relay.id()));
+        };
+        let encoded = postcard::to_stdvec(&snapshot).expect("a snapshot can be encoded");
+        let decoded: Snapshot = postcard::from_bytes(&encoded).expect("it is what was encoded");
+        self.relay = Relay::restore(decoded, now);
+        self.network.count(|figures| figures.passed_on += 1);
+        if self.sabotage == Some(Sabotage::UpgradeLosesBytes) {
+            self.down.iter_mut().for_each(|byte| *byte = 0);
+        }
     }
 
     /// Another agent takes the connection from its start, on a new leg.
