@@ -96,6 +96,11 @@ impl Attempts<'_> {
     /// down come last: if all are down, all are tried.
     pub(crate) fn next(&mut self, now: Instant) -> Option<usize> {
         self.passed.extend(self.picked.take());
+        if let [_] = self.origins {
+            // The usual pool needs no selection.
+            self.picked = self.passed.is_empty().then_some(0);
+            return self.picked;
+        }
         let left = self.origins.iter().enumerate().filter(|(index, _)| !self.passed.contains(index));
         let (mut best, mut candidates) = (None, Vec::new());
         for (_, origin) in left {

@@ -1,9 +1,10 @@
 //! Connections that go to one dispatcher.
 //!
 //! ```text
-//!   left --ask--> asked --Standing--> standing --freeze--> shipping, offered --Held--> given, unconfirmed --Taken--> forgotten
-//!    ^             |CannotNow           |waits too long           |refused, late: thawed
-//!    '--- a round is over --------------'--- asked again ---------'--- asked again, ATTEMPTS times at most
+//!   left --ask--> asked --Standing--> standing --freeze--> offered --Held--> unconfirmed --Taken--> (gone)
+//!    ^             | CannotNow          | waits too long     | refused, late: thawed
+//!    |             '- the next round    |                    |
+//!    '----------------------------------'--------------------' the next round, ATTEMPTS times at most
 //! ```
 //!
 //! One state is shipped at a time, in parts, as fast as the link takes them. So the time limits of an attempt hardly
@@ -397,8 +398,8 @@ impl<'a> Run<'a> {
         self.shipping = Some(Shipping { change, state, sent: 0, _turn: turn });
     }
 
-    /// Connections that were not shipped go on here, and may be asked again in this round. Their relays go on when their packets
-    /// are back.
+    /// Connections that were not shipped go on here, and may be asked again in this round. Their relays go on when their
+    /// packets are back.
     async fn let_go_on(&mut self, connections: impl IntoIterator<Item = (Standing, Ticks)>, reason: &str) {
         let connections: Vec<_> = connections.into_iter().map(|(standing, _)| standing).collect();
         for Standing { change, flow, .. } in &connections {
