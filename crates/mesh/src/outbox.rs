@@ -94,7 +94,8 @@ impl Outbox {
 
     /// Whether little waits. What is being written does not count.
     pub(crate) fn is_short(&self) -> bool {
-        self.queue().batch.0.len() <= LEN_USUAL
+        let queue = self.queue();
+        queue.batch.0.len() <= LEN_USUAL && queue.messages < self.messages_max / 2
     }
 
     /// Waits until [`Outbox::is_short`].

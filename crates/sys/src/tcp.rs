@@ -64,8 +64,8 @@ pub fn prepare_restored(connection: &impl AsFd, user_timeout: Duration) -> io::R
     SockRef::from(connection).set_linger(Some(Duration::ZERO))
 }
 
-/// Sets the options of a connection between nodes: no Nagle delay, and few bytes that the kernel has not sent. Messages
-/// wait in the queue of the link instead, which a sender can see.
+/// Sets the options of a connection between nodes: no Nagle delay, and few bytes that the kernel has not sent. The others
+/// wait where their sender can see them.
 pub fn prepare_link(connection: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(connection);
     socket.set_tcp_nodelay(true)?;

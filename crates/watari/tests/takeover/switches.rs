@@ -173,6 +173,33 @@ fn connections_go_on_over_a_slow_link() {
     lab.end();
 }
 
+/// The next dispatcher is upgraded while connections of one address wait for the slow link to it. They go on meanwhile.
+#[test]
+fn connections_go_on_while_the_next_dispatcher_is_upgraded_behind_a_slow_link() {
+    if !is_inside("switches::connections_go_on_while_the_next_dispatcher_is_upgraded_behind_a_slow_link") {
+        return;
+    }
+    let lab = Lab::start(&Plan { keys: LONG_LEASE, ..PLAN });
+    lab.slow_down("d1", "d2", "16mbit");
+    let of_one_address = [DOWNLOADS[0]; 8];
+    let mut downloads = Downloads::begin_with(&lab, &of_one_address, "500k", |address, file| curl(&lab, address, file));
+    downloads.until_downloaded(1 << 20);
+    let switch = || Client::start(lab.ctl_command("d1", &["switch", V4, "d2"]));
+    let mut order = switch();
+    until("a connection has gone", || counted(&lab, "d1", "connections_given") > 0);
+    lab.upgrade("d2");
+    until("d2 has the address", || {
+        // The owner gives up if the new process takes too long.
+        if order.has_ended() {
+            order = switch();
+        }
+        lab.address("d2", V4).is_some_and(|shown| shown["role"] == "active")
+    });
+    downloads.assert_complete();
+    assert_eq!(counted(&lab, "d1", "connections_not_given"), 0);
+    lab.end();
+}
+
 /// The next dispatcher does not answer. The owner keeps the address, its connections, and new clients.
 #[test]
 fn connections_stay_if_the_next_dispatcher_does_not_answer() {

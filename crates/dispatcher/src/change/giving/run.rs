@@ -3,8 +3,9 @@
 //! ```text
 //!   left --ask--> asked --Standing--> standing --freeze--> offered --Held--> unconfirmed --Taken--> (gone)
 //!    ^             | CannotNow          | waits too long     | refused, late: thawed
-//!    |             '- the next round    |                    |
-//!    '----------------------------------'--------------------' the next round, ATTEMPTS times at most
+//!    |<- next round '                   |                    |
+//!    |<---------------------------------'                    |
+//!    '<- next round, ATTEMPTS times at most -----------------'
 //! ```
 //!
 //! One state is shipped at a time, in parts, as fast as the link takes them. So the time limits of an attempt hardly
@@ -46,6 +47,8 @@ const REST_MAX: Duration = Duration::from_millis(300);
 /// How long each step of an attempt has: until the agent has detached its leg, until the link takes the next part of the
 /// state, and until the next dispatcher holds the connection. How long a connection may wait to be shipped.
 const ATTEMPT_MAX: Duration = Duration::from_secs(1);
+/// How long a state may take on the link. The agent ends a connection whose leg is detached for 15 s.
+const SHIPPING_MAX: Duration = Duration::from_secs(5);
 /// How long a connection may be given after it was shipped. The next dispatcher drops it after 5 s.
 const GIVEN_MAX: Duration = Duration::from_secs(3);
 /// How long the next dispatcher is reminded of a connection that it has: as long as it holds one.
@@ -84,12 +87,13 @@ pub(super) struct Run<'a> {
     replies: mpsc::UnboundedReceiver<(ConnectionId, Reply)>,
     answers: mpsc::UnboundedReceiver<(DispatcherChange, Answer)>,
     answers_to: mpsc::UnboundedSender<(DispatcherChange, Answer)>,
-    /// Connections that were not asked in this round.
+    /// Connections to ask in this round.
     left: VecDeque<ConnectionId>,
     /// Connections that were asked: at which tick first, and when last.
     asked: HashMap<ConnectionId, (Ticks, Instant)>,
-    /// How many connections are asked.
+    /// How many connections are asked, and the tick at which they were too many.
     pacing: Pacing,
+    congested: Ticks,
     /// Connections that stand still and wait to be shipped, since which tick.
     standing: VecDeque<(Standing, Ticks)>,
     /// Of all runs to this dispatcher, one ships a state at a time.
@@ -150,6 +154,8 @@ struct Shipping {
     state: Vec<u8>,
     /// The bytes that were sent.
     sent: usize,
+    /// The tick at which this began.
+    since: Ticks,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -196,6 +202,7 @@ impl<'a> Run<'a> {
             left: VecDeque::new(),
             asked: HashMap::new(),
             pacing: Pacing::new(),
+            congested: Ticks::default(),
             standing: VecDeque::new(),
             turns: PollSemaphore::new(shared.changes.turns(to)),
             wants_turn: false,
@@ -226,7 +233,7 @@ impl<'a> Run<'a> {
             self.send_parts().await;
             let ships = self.shipping.is_some();
             // Once it waits for its turn, it waits until it gets it. Otherwise a turn could be its own that it never uses.
-            self.wants_turn |= !ships && !self.standing.is_empty();
+            self.wants_turn |= !ships && !self.standing.is_empty() && self.pause.is_none();
             tokio::select! {
                 biased;
                 Some((change, answer)) = self.answers.recv() => self.on_answer(change, answer).await,
@@ -364,6 +371,7 @@ impl<'a> Run<'a> {
                 Ok(()) => *sent = end,
                 Err(SendError::QueueFull) => return,
                 Err(error) => {
+                    self.shipping = None;
                     self.follow_link();
                     return self.fail(change, &error.to_string()).await;
                 }
@@ -395,7 +403,7 @@ impl<'a> Run<'a> {
         lock(&self.shared.changes.offered).insert(change, offered);
         let (shipped, since) = (Instant::now(), self.ticks);
         self.offered.insert(change, FrozenConnection { frozen, giving, flow, taken, shipped, since });
-        self.shipping = Some(Shipping { change, state, sent: 0, _turn: turn });
+        self.shipping = Some(Shipping { change, state, sent: 0, since, _turn: turn });
     }
 
     /// Connections that were not shipped go on here, and may be asked again in this round. Their relays go on when their
@@ -457,6 +465,8 @@ impl<'a> Run<'a> {
             return;
         }
         let Some(FrozenConnection { frozen, giving, taken, flow, .. }) = self.offered.remove(&change) else { return };
+        // Only a faulty dispatcher has it before all of its state.
+        self.shipping.take_if(|shipping| shipping.change == change);
         self.away.remove(&flow);
         self.shared.changes.note_given(change.connection);
         if let Err(error) = frozen.discard() {
@@ -532,8 +542,12 @@ impl<'a> Run<'a> {
         for change in late {
             self.fail(change, "no answer").await;
         }
+        let too_long = self.shipping.as_ref().filter(|shipping| ticks.since(shipping.since) > SHIPPING_MAX);
+        if let Some(change) = too_long.map(|shipping| shipping.change) {
+            self.fail(change, "the link to the next dispatcher is slow").await;
+        }
         if self.wants_turn {
-            // Another run ships.
+            // Another run ships, if this one does not begin at once.
             self.progress = self.ticks;
         }
         if self.pause.is_some() {
@@ -542,7 +556,10 @@ impl<'a> Run<'a> {
         }
         let waiting = self.standing.iter().take_while(|(_, since)| ticks.since(*since) > ATTEMPT_MAX).count();
         if waiting > 0 {
-            self.pacing.on_congestion();
+            if ticks.since(self.congested) > ATTEMPT_MAX {
+                self.congested = ticks;
+                self.pacing.on_congestion();
+            }
             let waiting: Vec<_> = self.standing.drain(..waiting).collect();
             self.let_go_on(waiting, "the link to the next dispatcher is slow").await;
         }
